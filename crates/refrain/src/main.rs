@@ -1,0 +1,2 @@
+//! The `refrain` binary.
+fn main() {}
