@@ -1,1 +1,19 @@
-//! To be written.
+//! The arithmetic: kernels on slices, and the memory of the KV cache. Nothing here knows what a
+//! model or a request is.
+//!
+//! Every output element is computed by one fixed sequence of operations that depends on the
+//! instruction set and on the element's own inputs alone: never on how many rows a call has, on
+//! neighbouring rows, or on the number of threads.
+
+// This crate is where `unsafe` lives: vector instructions and disjoint writes from a thread team.
+#![allow(unsafe_code)]
+
+mod elementary;
+mod kv_store;
+mod memory;
+mod rope;
+
+pub use kv_store::{
+    KvError, KvGeometry, KvStore, KvType, MAX_HEAD_DIM, PAGE_TOKENS, PageId, RowPlace,
+};
+pub use rope::{RopeError, RopeScaling, RopeTable};
