@@ -4,16 +4,24 @@
 //! Every output element is computed by one fixed sequence of operations that depends on the
 //! instruction set and on the element's own inputs alone: never on how many rows a call has, on
 //! neighbouring rows, or on the number of threads.
+//!
+//! A kernel is written once, generically over the vectors of `simd`, and is compiled for each
+//! instruction set; [`Isa`] says which one runs. A [`Team`] divides its work over threads.
 
 // This crate is where `unsafe` lives: vector instructions and disjoint writes from a thread team.
 #![allow(unsafe_code)]
 
 mod elementary;
+mod isa;
 mod kv_store;
 mod memory;
 mod rope;
+mod simd;
+mod team;
 
+pub use isa::{Isa, IsaError};
 pub use kv_store::{
     KvError, KvGeometry, KvStore, KvType, MAX_HEAD_DIM, PAGE_TOKENS, PageId, RowPlace,
 };
 pub use rope::{RopeError, RopeScaling, RopeTable};
+pub use team::{Team, TeamError};

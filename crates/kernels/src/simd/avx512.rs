@@ -1,0 +1,226 @@
+//! AVX-512 vectors: one register of 16 lanes.
+
+use super::vector::{LANES, Simd};
+use std::arch::x86_64::*;
+
+/// Proof that the processor has AVX-512 F, BW, DQ, VL and VNNI.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The processor must have AVX-512 F, BW, DQ, VL, VNNI, AVX2, FMA and F16C.
+    #[inline(always)]
+    pub(crate) unsafe fn new() -> Self {
+        Avx512(())
+    }
+}
+
+// Every block below calls intrinsics whose features `Avx512::new` demands.
+impl Simd for Avx512 {
+    type F32 = __m512;
+    type I32 = __m512i;
+    type Bytes = __m512i;
+    type Mask = __mmask16;
+
+    const TILE_ROWS: usize = 8;
+    const OFFSET_W8: bool = true;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> __m512 {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: __m512) {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm512_storeu_ps(to, x) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(self, from: *const u16) -> __m512 {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(self, from: *const u16) -> __m512 {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(self, to: *mut u16, x: __m512) {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let halves = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+            _mm256_storeu_si256(to.cast(), halves);
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+    #[inline(always)]
+    fn abs(self, a: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_abs_ps(a) }
+    }
+    #[inline(always)]
+    fn sqrt(self, a: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_sqrt_ps(a) }
+    }
+    #[inline(always)]
+    fn round(self, a: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
+    }
+    #[inline(always)]
+    fn pow2(self, n: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let biased = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased))
+        }
+    }
+
+    #[inline(always)]
+    fn first_lanes(self, count: usize) -> __mmask16 {
+        if count >= LANES { !0 } else { (1 << count) - 1 }
+    }
+    #[inline(always)]
+    fn less(self, a: __m512, b: __m512) -> __mmask16 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b) }
+    }
+    #[inline(always)]
+    fn select(self, mask: __mmask16, yes: __m512, no: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_mask_blend_ps(mask, no, yes) }
+    }
+
+    #[inline(always)]
+    fn reduce_add(self, a: __m512) -> f32 {
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let a = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let a = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)))
+        }
+    }
+    #[inline(always)]
+    fn reduce_max(self, a: __m512) -> f32 {
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let a = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
+        }
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, x: i32) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_set1_epi32(x) }
+    }
+    #[inline(always)]
+    fn to_f32(self, a: __m512i) -> __m512 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_cvtepi32_ps(a) }
+    }
+    #[inline(always)]
+    fn to_i32(self, a: __m512) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_cvtps_epi32(a) }
+    }
+    #[inline(always)]
+    fn reduce_add_i32(self, a: __m512i) -> i32 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_reduce_add_epi32(a) }
+    }
+    #[inline(always)]
+    fn add_i32(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(self, to: *mut i8, a: __m512i) {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtsepi32_epi8(a)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const u8) -> __m512i {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+    #[inline(always)]
+    fn low_nibbles(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_and_si512(a, _mm512_set1_epi8(15)) }
+    }
+    #[inline(always)]
+    fn high_nibbles(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_and_si512(_mm512_srli_epi16::<4>(a), _mm512_set1_epi8(15)) }
+    }
+    #[inline(always)]
+    unsafe fn dot_u7_i8(self, acc: __m512i, weights: __m512i, x: *const i8) -> __m512i {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let x = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
+            _mm512_dpbusd_epi32(acc, weights, x)
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_w8_i8(self, acc: __m512i, weights: __m512i, x: *const i8) -> __m512i {
+        // SAFETY: as `dot_u7_i8`; `vpdpbusd` takes all unsigned bytes and does not saturate.
+        unsafe { self.dot_u7_i8(acc, weights, x) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        // SAFETY: a prefetch of any address has no effect but on caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+}

@@ -1,0 +1,394 @@
+//! A persistent team of threads for regions of a microsecond and more.
+
+use crate::isa::{Isa, IsaError};
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// The most threads a team can have.
+const MAX_THREADS: usize = 1024;
+/// Spins before yielding, about 30 microseconds: longer than what one thread
+/// does alone between two regions of a step.
+const SPINS: usize = 3_000;
+/// Yields before parking, about half a millisecond on an idle machine.
+const YIELDS: usize = 1_000;
+
+/// Why a team could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TeamError {
+    /// The instruction set cannot be used here.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
+    /// A team has 1 to 1024 threads.
+    #[error("a team cannot have {0} threads: use 1 to {MAX_THREADS}")]
+    Threads(usize),
+    /// The system refused a thread.
+    #[error("cannot start a thread: {0}")]
+    Spawn(#[from] std::io::Error),
+}
+
+/// Threads that run the kernels, kept between calls.
+///
+/// The thread that calls a kernel is worker 0; the others wait for work by
+/// spinning, then yielding, then sleeping. Work is divided by fixed ranges, so
+/// which worker computes what depends only on the number of threads.
+pub struct Team {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    isa: Isa,
+    /// Held while a region runs.
+    running: Mutex<()>,
+    spins: usize,
+}
+
+impl std::fmt::Debug for Team {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Team").field("threads", &self.threads()).field("isa", &self.isa).finish()
+    }
+}
+
+impl Team {
+    /// A team of `threads` threads, the caller's included, that uses the
+    /// instruction set of [`Isa::detect`].
+    ///
+    /// # Errors
+    /// See [`TeamError`].
+    pub fn new(threads: usize) -> Result<Team, TeamError> {
+        Team::with_isa(threads, Isa::detect()?)
+    }
+
+    /// A team that uses the instruction set `isa`.
+    ///
+    /// # Errors
+    /// See [`TeamError`].
+    pub fn with_isa(threads: usize, isa: Isa) -> Result<Team, TeamError> {
+        if !isa.is_available() {
+            return Err(IsaError::Unavailable(isa).into());
+        }
+        if threads == 0 || threads > MAX_THREADS {
+            return Err(TeamError::Threads(threads));
+        }
+        // With more threads than processors a spinning thread only keeps away
+        // the one that it waits for.
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let spins = if threads > processors { 0 } else { SPINS };
+        let shared = Arc::new(Shared::default());
+        let mut team = Team { shared, workers: Vec::new(), isa, running: Mutex::new(()), spins };
+        for worker in 1..threads {
+            let shared = Arc::clone(&team.shared);
+            let builder = std::thread::Builder::new().name(format!("team-{worker}"));
+            // If this fails, dropping the team stops the threads started so far.
+            team.workers.push(builder.spawn(move || work(&shared, worker, spins))?);
+        }
+        Ok(team)
+    }
+
+    /// How many threads work, the caller's included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// The instruction set that the kernels use; available on this processor.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Calls `f(worker)` once for every worker in `0 .. threads`, each on its
+    /// own thread, and returns when all have.
+    ///
+    /// If another region of this team is running (of another thread, or around
+    /// this call), all calls are made here, one after the other: calls must
+    /// not wait for each other.
+    ///
+    /// # Panics
+    /// With the panic of a call, after all calls have ended.
+    pub(crate) fn run<F: Fn(usize) + Sync>(&self, f: F) {
+        let guard = self.running.try_lock();
+        let alone = self.workers.is_empty();
+        if alone || matches!(guard, Err(std::sync::TryLockError::WouldBlock)) {
+            (0..self.threads()).for_each(f);
+            return;
+        }
+        let job = Job { call: call::<F>, data: std::ptr::from_ref(&f).cast() };
+        // SAFETY: the lock keeps other regions out, and no worker reads the
+        // job between regions, which end below only when all are done.
+        unsafe { *self.shared.job.get() = job };
+        self.shared.pending.0.store(self.workers.len(), Ordering::Relaxed);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.shared.start.notify();
+        let own = catch_unwind(AssertUnwindSafe(|| f(0)));
+        // Also after a panic: the workers still use `f`.
+        self.shared.done.wait(self.spins, || self.shared.pending.0.load(Ordering::SeqCst) == 0);
+        let of_worker = lock(&self.shared.panic).take();
+        drop(guard);
+        if let Err(panic) = own {
+            resume_unwind(panic);
+        }
+        if let Some(panic) = of_worker {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Divides `0 .. count` into one contiguous range per worker, as equal as
+    /// can be, and calls `f(worker, range)` as [`run`](Team::run) does.
+    pub(crate) fn run_ranges<F: Fn(usize, Range<usize>) + Sync>(&self, count: usize, f: F) {
+        let threads = self.threads();
+        self.run(|worker| f(worker, range_of(worker, threads, count)));
+    }
+}
+
+/// The share of `worker` in `0 .. count`.
+pub(crate) fn range_of(worker: usize, threads: usize, count: usize) -> Range<usize> {
+    let cut = |worker: usize| (count as u128 * worker as u128 / threads as u128) as usize;
+    cut(worker)..cut(worker + 1)
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.shared.start.notify();
+        for worker in self.workers.drain(..) {
+            // A worker catches every panic of a job, so this cannot fail.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// A closure without its type: `data` points to it, `call` knows it.
+#[derive(Clone, Copy)]
+struct Job {
+    call: unsafe fn(*const (), usize),
+    data: *const (),
+}
+
+/// # Safety
+/// `data` points to a live `F`.
+unsafe fn call<F: Fn(usize) + Sync>(data: *const (), worker: usize) {
+    // SAFETY: the caller vouches for `data`.
+    unsafe { (*data.cast::<F>())(worker) }
+}
+
+/// On a cache line (and its neighbour, which is fetched with it) of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+struct Shared {
+    /// Counts regions; a change starts one.
+    epoch: Padded<AtomicU64>,
+    /// Workers that have not finished the region.
+    pending: Padded<AtomicUsize>,
+    job: UnsafeCell<Job>,
+    start: Gate,
+    done: Gate,
+    stop: AtomicBool,
+    /// The first panic of a worker in this region.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `job` is written only by the thread that holds `Team::running`, while
+// `pending` is 0, and read by workers only after they saw the epoch change,
+// before they decrement `pending`; it points to a `Sync` closure that outlives
+// the region.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointer is never used outside a region.
+unsafe impl Send for Shared {}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let job = Job { call: call::<fn(usize)>, data: std::ptr::null() };
+        Shared {
+            epoch: Padded::default(),
+            pending: Padded::default(),
+            job: UnsafeCell::new(job),
+            start: Gate::default(),
+            done: Gate::default(),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+        }
+    }
+}
+
+fn work(shared: &Shared, worker: usize, spins: usize) {
+    let mut seen = 0;
+    loop {
+        shared.start.wait(spins, || shared.epoch.0.load(Ordering::SeqCst) != seen);
+        // Regions do not overlap, so the epoch moved by one.
+        seen += 1;
+        if shared.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        // SAFETY: a region has begun and does not end before `pending` is 0.
+        let job = unsafe { *shared.job.get() };
+        // SAFETY: `run` keeps the closure alive until `pending` is 0.
+        let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, worker) }));
+        if let Err(panic) = result {
+            lock(&shared.panic).get_or_insert(panic);
+        }
+        if shared.pending.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+            shared.done.notify();
+        }
+    }
+}
+
+/// Where threads wait for a condition: spinning, then yielding, then asleep.
+#[derive(Default)]
+struct Gate {
+    sleepers: Padded<AtomicUsize>,
+    mutex: Mutex<()>,
+    condvar: Condvar,
+}
+
+impl Gate {
+    /// Returns once `ready` holds; its change must be followed by a `notify`.
+    ///
+    /// A sleeper announces itself before it looks at the condition for the
+    /// last time, and a notifier changes the condition before it looks for
+    /// sleepers, all sequentially consistent: one of them sees the other.
+    fn wait(&self, spins: usize, ready: impl Fn() -> bool) {
+        for _ in 0..spins {
+            if ready() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        for _ in 0..YIELDS {
+            if ready() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.sleepers.0.fetch_add(1, Ordering::SeqCst);
+        let mut guard = lock(&self.mutex);
+        while !ready() {
+            guard = self.condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(guard);
+        self.sleepers.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn notify(&self) {
+        if self.sleepers.0.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.mutex));
+            self.condvar.notify_all();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn team(threads: usize) -> Team {
+        Team::with_isa(threads, Isa::Scalar).unwrap()
+    }
+
+    #[test]
+    fn every_worker_is_called_once_in_every_region() {
+        for threads in [1, 2, 3, 9] {
+            let team = team(threads);
+            let counts: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+            for round in 1..=500 {
+                team.run(|worker| {
+                    counts[worker].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == round));
+            }
+        }
+    }
+
+    #[test]
+    fn sleeping_workers_wake() {
+        let team = team(4);
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(30));
+            let calls = AtomicUsize::new(0);
+            team.run(|_| {
+                calls.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(calls.into_inner(), 4);
+        }
+    }
+
+    #[test]
+    fn a_sleeping_owner_wakes() {
+        team(2).run(|worker| std::thread::sleep(Duration::from_millis(60 * worker as u64)));
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_team_lives_on() {
+        let team = team(3);
+        for bad in 0..3 {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                team.run(|worker| assert!(worker != bad, "worker {bad} fails"));
+            }));
+            let message = *result.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(message, format!("worker {bad} fails"));
+            let calls = AtomicUsize::new(0);
+            team.run(|_| {
+                calls.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(calls.into_inner(), 3);
+        }
+    }
+
+    #[test]
+    fn regions_nest_and_come_from_several_threads() {
+        let team = team(3);
+        let calls = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        team.run(|_| {
+                            team.run(|_| {
+                                calls.fetch_add(1, Ordering::Relaxed);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(calls.into_inner(), 4 * 50 * 9);
+    }
+
+    #[test]
+    fn more_threads_than_processors_still_get_on() {
+        let team = team(32);
+        let start = Instant::now();
+        for _ in 0..200 {
+            team.run(|_| {});
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn impossible_teams_are_refused() {
+        assert!(matches!(Team::with_isa(0, Isa::Scalar), Err(TeamError::Threads(0))));
+        assert!(matches!(Team::with_isa(5000, Isa::Scalar), Err(TeamError::Threads(5000))));
+    }
+
+    #[test]
+    fn ranges_cover_everything_once() {
+        for (threads, count) in [(1, 0), (2, 7), (3, 2), (5, 100), (7, usize::MAX)] {
+            let mut next = 0;
+            for worker in 0..threads {
+                let range = range_of(worker, threads, count);
+                assert_eq!(range.start, next);
+                next = range.end;
+            }
+            assert_eq!(next, count);
+        }
+    }
+}
