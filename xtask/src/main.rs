@@ -1,2 +1,53 @@
-//! The project's own chores.
-fn main() {}
+//! The project's own chores, run as `cargo xtask CHORE`.
+
+mod kl;
+mod stages;
+mod test;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use workspace::Workspace;
+
+const USAGE: &str = "\
+Usage: cargo xtask CHORE
+
+  test [STAGE...]   everything that must hold before a change lands, or only these stages:
+                    format tidy tools spelling dependencies lints tests doctests binary e2e
+  tidy              the rules that rustfmt and clippy do not know
+  e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
+  kl [--peer-logits FILE | --peer PROGRAM]
+                    mean KL divergence of the engine (and of a peer) from a float forward";
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Vec<String>) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let (chore, rest) = match arguments.split_first() {
+        Some((chore, rest)) => (chore.as_str(), rest),
+        None => bail!("no chore named\n\n{USAGE}"),
+    };
+    match chore {
+        "test" => test::run(&workspace, rest),
+        "tidy" => tidy::run(&workspace),
+        "e2e" => test::end_to_end(&workspace, rest),
+        "kl" => kl::run(&workspace, rest),
+        "help" | "-h" | "--help" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => bail!("no chore is called {other:?}\n\n{USAGE}"),
+    }
+}

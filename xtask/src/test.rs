@@ -1,0 +1,116 @@
+//! `cargo xtask test`: everything that must hold before a change lands.
+
+use anyhow::{Context, Result, bail};
+
+use crate::stages::{self, Stage};
+use crate::tidy;
+use crate::tools;
+use crate::workspace::{Workspace, run as run_command, succeeds};
+
+/// The likeliest and cheapest failures come first.
+const STAGES: &[Stage] = &[
+    Stage { name: "format", run: format },
+    Stage { name: "tidy", run: tidy::run },
+    Stage { name: "tools", run: tools::prepare },
+    Stage { name: "spelling", run: spelling },
+    Stage { name: "dependencies", run: dependencies },
+    Stage { name: "lints", run: lints },
+    Stage { name: "tests", run: tests },
+    Stage { name: "doctests", run: doctests },
+    Stage { name: "binary", run: binary },
+    Stage { name: "e2e", run: |workspace| pytest(workspace, &[]) },
+];
+
+/// Runs all stages, or those called `names`.
+pub(crate) fn run(workspace: &Workspace, names: &[String]) -> Result<()> {
+    let chosen = match names {
+        [] => STAGES.iter().collect::<Vec<_>>(),
+        names => names.iter().map(|name| stage(name)).collect::<Result<_>>()?,
+    };
+    stages::run(workspace, &chosen)
+}
+
+/// Builds the binary and runs the end-to-end tests with `arguments` for pytest.
+pub(crate) fn end_to_end(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    tools::prepare(workspace)?;
+    binary(workspace)?;
+    pytest(workspace, arguments)
+}
+
+fn stage(name: &str) -> Result<&'static Stage> {
+    STAGES.iter().find(|stage| stage.name == name).with_context(|| {
+        let known = STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>().join(", ");
+        format!("no stage is called {name:?}; there are {known}")
+    })
+}
+
+fn format(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn spelling(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.command(tools::in_environment(workspace, "typos")).arg("."))
+}
+
+/// Licences, bans and sources always; advisories where their database has been fetched.
+fn dependencies(workspace: &Workspace) -> Result<()> {
+    let deny = tools::in_environment(workspace, "cargo-deny");
+    let deny = |arguments: &[&str]| run_command(workspace.command(&deny).args(arguments));
+    deny(&["check", "bans", "licenses", "sources"])?;
+    if tools::advisory_database_exists() {
+        return deny(&["--offline", "check", "advisories"]);
+    }
+    eprintln!(
+        "advisories: NOT checked, as there is no copy of the advisory database here; \
+         `.venv/bin/cargo-deny fetch db` brings one from where its host can be reached"
+    );
+    Ok(())
+}
+
+fn lints(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.cargo().args([
+        "clippy",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+/// Every test of every crate, by nextest where it is installed.
+fn tests(workspace: &Workspace) -> Result<()> {
+    let vocabulary = tools::gpt2_vocabulary(workspace)?;
+    let mut command = workspace.cargo();
+    if succeeds(workspace.cargo().args(["nextest", "--version"])) {
+        command.args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"]);
+    } else {
+        command.args(["test", "--release", "--workspace", "--all-targets", "--no-fail-fast"]);
+    }
+    run_command(command.env("REFRAIN_GPT2_VOCAB", vocabulary))
+}
+
+fn doctests(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.cargo().args(["test", "--release", "--workspace", "--doc", "--quiet"]))
+}
+
+/// What `cargo run --release` builds.
+fn binary(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.cargo().args(["build", "--release"]))
+}
+
+fn pytest(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let binary = workspace.binary();
+    if !binary.exists() {
+        bail!("{} is missing; `cargo build --release` makes it", binary.display());
+    }
+    run_command(
+        workspace
+            .command(tools::in_environment(workspace, "python"))
+            .args(["-m", "pytest", "tests/e2e"])
+            .args(arguments)
+            .env("REFRAIN_BINARY", binary)
+            .env("REFRAIN_GPT2_VOCAB", tools::gpt2_vocabulary(workspace)?),
+    )
+}

