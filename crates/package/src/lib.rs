@@ -3,9 +3,17 @@
 //! Config, weights (GGUF and safetensors), tokenizer, chat template, licence, and the sources
 //! (a path, the hub, pip). It computes nothing: weights are handed on as the file has them.
 
+mod config;
 pub mod gguf;
 mod map;
+mod package;
+mod safetensor_files;
 mod tensor;
+mod weights;
 
+pub use config::{Activation, Architecture, Biases, Config, ConfigError, Rope, RopeScaling};
 pub use map::FileBytes;
+pub use package::{Package, PackageError};
+pub use safetensor_files::SafeTensorsError;
 pub use tensor::{DType, Matrix, RowOrder, Tensor};
+pub use weights::{LayerPart, Part, Suffix, Weights, WeightsError};
