@@ -74,13 +74,7 @@ impl<M: Send> Gpt2<M> {
     }
 
     /// `x += attention(norm(x))`, then `x += mlp(norm(x))`.
-    fn block<O: Ops<Matrix = M>>(
-        &self,
-        ops: &mut O,
-        layer: usize,
-        block: &Block<M>,
-        x: &mut Rows,
-    ) {
+    fn block<O: Ops<Matrix = M>>(&self, ops: &mut O, layer: usize, block: &Block<M>, x: &mut Rows) {
         let at = |site| TapPoint { layer: Some(layer), site };
         ops.tap(at(Site::ResidualPre), x);
         let normed = ops.layer_norm(x, &block.attention_norm);

@@ -71,13 +71,7 @@ impl<M: Send> Llama<M> {
     }
 
     /// `x += attention(norm(x))`, then `x += mlp(norm(x))`.
-    fn block<O: Ops<Matrix = M>>(
-        &self,
-        ops: &mut O,
-        layer: usize,
-        block: &Block<M>,
-        x: &mut Rows,
-    ) {
+    fn block<O: Ops<Matrix = M>>(&self, ops: &mut O, layer: usize, block: &Block<M>, x: &mut Rows) {
         let at = |site| TapPoint { layer: Some(layer), site };
         ops.tap(at(Site::ResidualPre), x);
         let normed = ops.rms_norm(x, &block.attention_norm);

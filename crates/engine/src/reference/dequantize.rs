@@ -14,7 +14,9 @@ fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f32> {
             .map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
             .collect(),
         DType::F16 => bytes.chunks_exact(2).map(|b| f16::from_le_bytes(two(b)).to_f32()).collect(),
-        DType::BF16 => bytes.chunks_exact(2).map(|b| bf16::from_le_bytes(two(b)).to_f32()).collect(),
+        DType::BF16 => {
+            bytes.chunks_exact(2).map(|b| bf16::from_le_bytes(two(b)).to_f32()).collect()
+        }
         DType::Q8_0 => bytes.chunks_exact(34).flat_map(q8_0).collect(),
         DType::Q4_0 => bytes.chunks_exact(18).flat_map(q4_0).collect(),
         DType::Q4_1 => bytes.chunks_exact(20).flat_map(q4_1).collect(),

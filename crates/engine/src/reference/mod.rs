@@ -47,7 +47,7 @@ impl Reference {
     ) -> Result<Vec<f32>, ForwardError> {
         let places = 0..tokens.len();
         ForwardError::check(&self.config, tokens, places, logit_rows)?;
-        let taps = taps.any().then_some(taps);
+        let taps: Option<&mut dyn Taps> = if taps.any() { Some(taps) } else { None };
         let rope = self.config.rope.as_ref();
         let mut ops = ReferenceOps { tokens, logit_rows, rope, taps };
         Ok(self.transformer.forward(&mut ops).data)

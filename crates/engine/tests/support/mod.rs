@@ -3,29 +3,28 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engine::{Batch, Model, TapPoint, Taps};
-use kernels::{KvStore, PAGE_TOKENS, PageId, RowPlace};
+use engine::{TapPoint, Taps};
 use safetensors::SafeTensors;
 
 /// A tensor: its shape and values.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Values {
-    pub shape: Vec<usize>,
-    pub values: Vec<f32>,
+pub(crate) struct Values {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f32>,
 }
 
 /// Tensors by tap name.
-pub type Tensors = BTreeMap<String, Values>;
+pub(crate) type Tensors = BTreeMap<String, Values>;
 
 /// What `goldens.py` recorded of one model.
-pub struct Goldens {
-    pub tokens: Vec<u32>,
-    pub greedy: Vec<u32>,
-    pub taps: Tensors,
+pub(crate) struct Goldens {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) greedy: Vec<u32>,
+    pub(crate) taps: Tensors,
 }
 
 /// The folder of a model's goldens.
-pub fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
 
@@ -34,7 +33,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> {
 }
 
 impl Goldens {
-    pub fn read(name: &str) -> Goldens {
+    pub(crate) fn read(name: &str) -> Goldens {
         let bytes = std::fs::read(folder(name).join("goldens.safetensors")).unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let mut goldens = Goldens { tokens: vec![], greedy: vec![], taps: Tensors::new() };
@@ -53,14 +52,14 @@ impl Goldens {
         goldens
     }
 
-    pub fn every_row(&self) -> Vec<usize> {
+    pub(crate) fn every_row(&self) -> Vec<usize> {
         (0..self.tokens.len()).collect()
     }
 }
 
 /// Keeps every tensor of a step.
 #[derive(Default)]
-pub struct Recording(pub Tensors);
+pub(crate) struct Recording(pub(crate) Tensors);
 
 impl Taps for Recording {
     fn wants(&self, _point: TapPoint) -> bool {
@@ -74,7 +73,7 @@ impl Taps for Recording {
 }
 
 /// The largest difference, as a share of the reference's largest magnitude.
-pub fn relative_difference(got: &[f32], reference: &[f32]) -> f64 {
+pub(crate) fn relative_difference(got: &[f32], reference: &[f32]) -> f64 {
     assert_eq!(got.len(), reference.len());
     let largest = reference.iter().fold(0.0f64, |largest, &x| largest.max(f64::from(x.abs())));
     got.iter().zip(reference).fold(0.0, |worst, (&got, &reference)| {
@@ -85,7 +84,7 @@ pub fn relative_difference(got: &[f32], reference: &[f32]) -> f64 {
 }
 
 /// The tap that differs most, over the same taps in both.
-pub fn worst_tap(got: &Tensors, reference: &Tensors) -> (String, f64) {
+pub(crate) fn worst_tap(got: &Tensors, reference: &Tensors) -> (String, f64) {
     let names = |tensors: &Tensors| tensors.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(got), names(reference));
     let mut worst = (String::new(), 0.0);
@@ -100,43 +99,8 @@ pub fn worst_tap(got: &Tensors, reference: &Tensors) -> (String, f64) {
     worst
 }
 
-/// One sequence of the fast path, with its own K/V.
-pub struct Sequence {
-    kv: KvStore,
-    pages: Vec<PageId>,
-    length: usize,
-}
-
-impl Sequence {
-    /// An empty sequence with room for `capacity` tokens.
-    pub fn new(model: &Model, capacity: usize) -> Sequence {
-        let pages = capacity.div_ceil(PAGE_TOKENS);
-        let mut kv = KvStore::new(model.kv_geometry(), pages).unwrap();
-        // Pages in descending order, so that a page's number is never its place by luck.
-        let pages: Vec<PageId> = (0..pages as PageId).rev().collect();
-        pages.iter().for_each(|&page| kv.zero_page(page));
-        Sequence { kv, pages, length: 0 }
-    }
-
-    /// Appends `tokens` in one step and gives the logits of its rows `logit_rows`.
-    pub fn append(
-        &mut self,
-        model: &mut Model,
-        tokens: &[u32],
-        logit_rows: &[usize],
-        taps: &mut dyn Taps,
-    ) -> Vec<f32> {
-        let positions = self.length..self.length + tokens.len();
-        let places: Vec<RowPlace> =
-            positions.map(|position| RowPlace { pages: &self.pages, position }).collect();
-        let batch = Batch { tokens, places: &places, logit_rows };
-        self.length += tokens.len();
-        model.forward(&mut self.kv, &batch, taps).unwrap().to_vec()
-    }
-}
-
 /// The largest logit's id; the lowest of equals.
-pub fn argmax(logits: &[f32]) -> u32 {
+pub(crate) fn argmax(logits: &[f32]) -> u32 {
     let better = |best: usize, id: usize| if logits[id] > logits[best] { id } else { best };
     (0..logits.len()).fold(0, better) as u32
 }
