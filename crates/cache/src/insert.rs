@@ -1,0 +1,91 @@
+//! Publishing the pages of a sequence.
+
+use crate::arena::Id;
+use crate::namespace::Namespace;
+use crate::node::Kind;
+use crate::prompt_cache::{PromptCache, shared_id};
+use crate::timestamp::Timestamp;
+use crate::token_page::PAGE_TOKENS;
+use crate::tree::Use;
+
+impl<P: Copy + Eq> PromptCache<P> {
+    /// Publishes the pages of a sequence whose K/V rows `0..tokens.len()` are computed, prompt and
+    /// answer, and makes it the most recently used. `pages` are `tokens.len() / 16` of them,
+    /// rounded up; the last may be partial. Handles that came from [`lookup`](Self::lookup) and
+    /// are still in the cache are recognized.
+    ///
+    /// Returns the pages that are now the caller's to free: those whose tokens the cache holds
+    /// already in another page, those beyond its limit or beyond `tokens`, and partial pages of its
+    /// own that a fuller one of `pages` replaces. A pinned partial page is not replaced, so give a
+    /// request's pin back just before its pages are published.
+    #[must_use = "these pages are the caller's to free"]
+    pub fn insert(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        pages: &[P],
+        request: &str,
+        now: Timestamp,
+    ) -> Vec<P> {
+        let by = self.tree.begin(shared_id(request), now);
+        let mut unused = Vec::new();
+        let Some(root) = self.tree.root_or_new(namespace, &by) else { return pages.to_vec() };
+        let mut end = root;
+        let mut taken = 0;
+        for (page_tokens, &page) in tokens.chunks(PAGE_TOKENS).zip(pages) {
+            let Some(id) = self.insert_page(end, page_tokens, page, &by, &mut unused) else {
+                break;
+            };
+            end = id;
+            taken += 1;
+        }
+        unused.extend_from_slice(&pages[taken..]);
+        self.tree.end_here(end, &by);
+        self.tree.prune_root(root);
+        unused
+    }
+
+    /// Publishes one page below `parent` and returns the node that now stands for its tokens;
+    /// `None` when the cache is full.
+    fn insert_page(
+        &mut self,
+        parent: Id,
+        tokens: &[u32],
+        page: P,
+        by: &Use,
+        unused: &mut Vec<P>,
+    ) -> Option<Id> {
+        // A page that begins with all of a partial one's tokens serves whatever that would.
+        let same = self.tree.find(parent, tokens, Kind::Held);
+        let holding = same.or_else(|| match tokens.len() {
+            PAGE_TOKENS => None,
+            _ => self.tree.newest(parent, tokens, Kind::Held),
+        });
+        if let Some(id) = holding {
+            if self.tree.page(id) != Some(page) {
+                unused.push(page);
+            }
+            self.tree.touch(id, by);
+            return Some(id);
+        }
+        for id in self.partial_prefixes(parent, tokens, Kind::Held) {
+            unused.extend(self.tree.drop_held(id).filter(|&replaced| replaced != page));
+        }
+        if self.tree.pages() >= self.limits.pages {
+            return None;
+        }
+        for id in self.partial_prefixes(parent, tokens, Kind::Ghost) {
+            self.tree.drop_ghost(id);
+        }
+        self.tree.hold(parent, tokens, page, by)
+    }
+
+    /// Children with fewer tokens, all of which `tokens` begins with. None is longer than what any
+    /// child shares with `tokens`, so most pages are done with one comparison.
+    fn partial_prefixes(&self, parent: Id, tokens: &[u32], kind: Kind) -> Vec<Id> {
+        let shared = self.tree.longest(parent, tokens, kind);
+        (1..=shared.min(tokens.len() - 1))
+            .filter_map(|len| self.tree.find(parent, &tokens[..len], kind))
+            .collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! What was reused, where it stopped, and why: the `verdict` object on the wire.
+
+use serde::Serialize;
+
+use crate::timestamp::Timestamp;
+
+/// Why reuse stopped where it stopped. Codes are added, never renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Everything was reused but the last token, which is always computed to get logits.
+    EndOfPrompt,
+    /// All that was held was reused, and the prompt goes on beyond it.
+    EndOfCached,
+    /// What is held goes on with another token.
+    DifferentToken,
+    /// Nothing that begins like this was seen since [`Stop::since`].
+    FirstRequest,
+    /// It was held further, and made room for another request.
+    Evicted,
+    /// The caller asked for logits of prompt rows, which reuse does not have.
+    RowsRequested,
+    /// The caller asked not to reuse anything.
+    DisabledByRequest,
+}
+
+impl Reason {
+    /// The code as it stands in the API, on the command line and in metrics.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::EndOfPrompt => "end_of_prompt",
+            Self::EndOfCached => "end_of_cached",
+            Self::DifferentToken => "different_token",
+            Self::FirstRequest => "first_request",
+            Self::Evicted => "evicted",
+            Self::RowsRequested => "rows_requested",
+            Self::DisabledByRequest => "disabled_by_request",
+        }
+    }
+}
+
+/// Tokens reused, by where their K/V lay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReusedFrom {
+    /// In the K/V pool.
+    pub ram: usize,
+    /// In the disk tier, which no page comes from yet.
+    pub disk: usize,
+}
+
+/// A token, and its text once somebody with a tokenizer has filled it in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenText {
+    /// The token's id.
+    pub id: u32,
+    /// The token's text; the cache itself leaves it out.
+    pub text: Option<String>,
+}
+
+impl From<u32> for TokenText {
+    fn from(id: u32) -> Self {
+        Self { id, text: None }
+    }
+}
+
+/// Where reuse stopped, and why. Fields that a reason does not have are `None`; the cache knows
+/// ids only and leaves `text`, `message`, `role` and `chars` to whoever has the prompt's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stop {
+    /// Why.
+    pub reason: Reason,
+    /// The position of the first prompt token that was not reused.
+    pub at: usize,
+    /// `different_token`: the token that is held at this position.
+    pub cached: Option<TokenText>,
+    /// `different_token`: the prompt's token at this position.
+    pub request: Option<TokenText>,
+    /// Index of the message that the position lies in.
+    pub message: Option<usize>,
+    /// Role of that message, or `template` for text that the chat template adds.
+    pub role: Option<String>,
+    /// Characters (Unicode scalars, half-open) of that message's own content.
+    pub chars: Option<[usize; 2]>,
+    /// `different_token`: how many prompt tokens after the difference were held in the same order:
+    /// what moving the difference to the end would have saved.
+    pub identical_after: Option<usize>,
+    /// `first_request`: the cache remembers what it saw from here on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// `evicted`: how many of the prompt's tokens were once held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_tokens: Option<usize>,
+    /// `evicted`: when the page at this position was last used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used: Option<Timestamp>,
+    /// `evicted`: when the page at this position was evicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evicted_at: Option<Timestamp>,
+    /// `evicted`: id of the request that it made room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evicted_for: Option<String>,
+}
+
+impl Stop {
+    /// A stop of which nothing is known but the reason and the position.
+    pub fn new(reason: Reason, at: usize) -> Self {
+        Self {
+            reason,
+            at,
+            cached: None,
+            request: None,
+            message: None,
+            role: None,
+            chars: None,
+            identical_after: None,
+            since: None,
+            held_tokens: None,
+            last_used: None,
+            evicted_at: None,
+            evicted_for: None,
+        }
+    }
+}
+
+/// What a request reused, and why not more. Serializes to the `verdict` object of the API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Of these, tokens whose K/V were reused.
+    pub reused_tokens: usize,
+    /// The others.
+    pub computed_tokens: usize,
+    /// Where the reused ones came from.
+    pub reused_from: ReusedFrom,
+    /// Where reuse stopped.
+    pub stop: Stop,
+    /// Id of the request that last used what the prompt was compared with.
+    pub compared_with: Option<String>,
+}
+
+impl Verdict {
+    /// The verdict on a prompt of `prompt_tokens`, of which the first `stop.at` came from memory.
+    pub(crate) fn from_ram(prompt_tokens: usize, stop: Stop, compared_with: Option<String>) -> Self {
+        Self {
+            prompt_tokens,
+            reused_tokens: stop.at,
+            computed_tokens: prompt_tokens - stop.at,
+            reused_from: ReusedFrom { ram: stop.at, disk: 0 },
+            stop,
+            compared_with,
+        }
+    }
+
+    /// Nothing reused, because the caller wants logits of prompt rows.
+    pub fn rows_requested(prompt_tokens: usize) -> Self {
+        Self::from_ram(prompt_tokens, Stop::new(Reason::RowsRequested, 0), None)
+    }
+
+    /// Nothing reused, because the caller said so.
+    pub fn disabled_by_request(prompt_tokens: usize) -> Self {
+        Self::from_ram(prompt_tokens, Stop::new(Reason::DisabledByRequest, 0), None)
+    }
+}
