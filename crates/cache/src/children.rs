@@ -120,10 +120,7 @@ impl Children {
     /// Puts a child where [`Children::place`] said.
     pub(crate) fn insert(&mut self, place: Place, id: Id, used: u64) {
         let Some(chunk) = self.chunks.get_mut(place.chunk) else {
-            let mut entries = Vec::with_capacity(1);
-            entries.push(Entry { id, used });
-            self.chunks.reserve_exact(1);
-            self.chunks.push(Chunk::new(entries));
+            self.chunks = vec![Chunk::new(vec![Entry { id, used }])];
             return;
         };
         chunk.entries.insert(place.index, Entry { id, used });

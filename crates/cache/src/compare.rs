@@ -91,8 +91,9 @@ fn identical_after(cached: &[u32], request: &[u32]) -> usize {
             counted[here] = counted[from] + if counts { run } else { 0 };
             best = best.max(counted[here]);
         }
-        // The skips so far explain all that is missing: more skips would only hunt for luck.
-        if 2 * (shorter - best) <= edits as usize {
+        // Most of the rest is found, and the skips so far explain what is missing of it: more of
+        // them would only hunt for luck.
+        if 2 * best > shorter && 2 * (shorter - best) <= edits as usize {
             break;
         }
     }

@@ -308,8 +308,7 @@ impl<P: Copy + Eq> PrefixTree<P> {
         self.unlist(id);
         self.leave_parent(id);
         let node = &mut self.nodes[id];
-        node.state =
-            State::Ghost { evicted_at: by.now, evicted_for: Arc::clone(&by.request) };
+        node.state = State::Ghost { evicted_at: by.now, evicted_for: Arc::clone(&by.request) };
         self.pages -= 1;
         self.tokens -= node.tokens.len();
         self.ghosts += 1;

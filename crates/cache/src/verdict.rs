@@ -141,7 +141,11 @@ pub struct Verdict {
 
 impl Verdict {
     /// The verdict on a prompt of `prompt_tokens`, of which the first `stop.at` came from memory.
-    pub(crate) fn from_ram(prompt_tokens: usize, stop: Stop, compared_with: Option<String>) -> Self {
+    pub(crate) fn from_ram(
+        prompt_tokens: usize,
+        stop: Stop,
+        compared_with: Option<String>,
+    ) -> Self {
         Self {
             prompt_tokens,
             reused_tokens: stop.at,
