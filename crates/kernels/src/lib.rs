@@ -11,17 +11,26 @@
 // This crate is where `unsafe` lives: vector instructions and disjoint writes from a thread team.
 #![allow(unsafe_code)]
 
+mod disjoint;
 mod elementary;
 mod isa;
 mod kv_store;
+mod matmul;
 mod memory;
+mod packed;
+mod quantize;
 mod rope;
 mod simd;
 mod team;
+mod weights;
 
 pub use isa::{Isa, IsaError};
 pub use kv_store::{
     KvError, KvGeometry, KvStore, KvType, MAX_HEAD_DIM, PAGE_TOKENS, PageId, RowPlace,
 };
+pub use matmul::{matmul, matmul_batch_dependent};
+pub use packed::{PackError, PackedMatrix};
+pub use quantize::ActivationRows;
 pub use rope::{RopeError, RopeScaling, RopeTable};
 pub use team::{Team, TeamError};
+pub use weights::{MatrixSource, RowOrder, WeightType};

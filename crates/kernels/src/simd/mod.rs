@@ -47,6 +47,19 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     }
 }
 
+/// Whether `isa` wants 8-bit weights stored plus 128: [`Simd::OFFSET_W8`].
+pub(crate) fn offset_w8(isa: Isa) -> bool {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::Avx512::OFFSET_W8,
+        #[cfg(target_arch = "x86_64")]
+        Isa::AvxVnni => avx2::Avx2::<true>::OFFSET_W8,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::Avx2::<false>::OFFSET_W8,
+        _ => scalar::Scalar::OFFSET_W8,
+    }
+}
+
 /// # Safety
 /// The processor must have the features of [`Isa::Avx512`].
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,87 @@
+//! Measures the matmul: `matmul_rate [THREADS] [TYPE...]`, medians of 5.
+//!
+//! One row reads copies of the matrix in turn, so that it comes from memory;
+//! the rate of that is given in GB/s too.
+
+use kernels::{ActivationRows, MatrixSource, PackedMatrix, RowOrder, Team, WeightType, matmul};
+use std::time::Instant;
+
+const TYPES: [(&str, WeightType); 6] = [
+    ("q4_1", WeightType::Q4_1),
+    ("q4_0", WeightType::Q4_0),
+    ("q8_0", WeightType::Q8_0),
+    ("f16", WeightType::F16),
+    ("bf16", WeightType::BF16),
+    ("f32", WeightType::F32),
+];
+/// Copies of a matrix together are at least this large.
+const FROM_MEMORY_BYTES: usize = 192 << 20;
+const OPERATIONS: f64 = 3e9;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let threads = arguments.next().map_or(Ok(2), |threads| threads.parse())?;
+    let wanted: Vec<String> = arguments.collect();
+    let team = Team::new(threads)?;
+    println!("{} threads, {}", threads, team.isa());
+    for (name, weight_type) in TYPES {
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        for (outputs, inputs) in [(1536, 576), (576, 1536), (960, 576), (2048, 8192)] {
+            measure(&team, name, weight_type, outputs, inputs)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    team: &Team,
+    name: &str,
+    weight_type: WeightType,
+    outputs: usize,
+    inputs: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let bytes = outputs * inputs / weight_type.block_inputs() * weight_type.block_bytes();
+    // Any bytes will do, but not the slow numbers: 0x2c2c is a small f16.
+    let stored = vec![0x2c; bytes];
+    let source = MatrixSource {
+        weight_type,
+        bytes: &stored,
+        outputs,
+        inputs,
+        input_major: false,
+        row_order: RowOrder::Natural,
+    };
+    let start = Instant::now();
+    let packed = (0..FROM_MEMORY_BYTES.div_ceil(bytes))
+        .map(|_| PackedMatrix::pack(team.isa(), &[source], None))
+        .collect::<Result<Vec<_>, _>>()?;
+    let packing = (packed.len() * bytes) as f64 / start.elapsed().as_secs_f64() * 1e-9;
+    print!("{name:>5} {outputs:>5} x {inputs:<5} pack {packing:>4.1} GB/s");
+    for rows in [1, 2, 4, 8, 16, 64, 512] {
+        let copies = if rows == 1 { packed.len() } else { 1 };
+        let x: Vec<f32> = (0..rows * inputs).map(|i| (i % 97) as f32 / 48.0 - 1.0).collect();
+        let mut input = ActivationRows::new();
+        input.set(team, &x, rows, inputs, weight_type);
+        let mut out = vec![0.0; rows * outputs];
+        let operations = 2.0 * (rows * outputs * inputs) as f64;
+        let calls = ((OPERATIONS / operations) as usize + 1).max(copies);
+        let mut seconds: Vec<f64> = (0..5)
+            .map(|_| {
+                let start = Instant::now();
+                for call in 0..calls {
+                    matmul(team, &packed[call % copies], &input, &mut out);
+                }
+                start.elapsed().as_secs_f64() / calls as f64
+            })
+            .collect();
+        seconds.sort_by(f64::total_cmp);
+        print!(" | {rows}: {:.0} GOP/s", operations / seconds[2] * 1e-9);
+        if rows == 1 {
+            print!(" {:.1} GB/s", bytes as f64 / seconds[2] * 1e-9);
+        }
+    }
+    println!();
+    Ok(())
+}

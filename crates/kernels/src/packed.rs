@@ -1,0 +1,356 @@
+//! Weights in the order in which the matmul reads them.
+//!
+//! A matrix is cut into panels of 16 outputs, one per lane; the last one is
+//! filled up with zeros. In a panel the inputs follow each other: for float
+//! types the 16 weights of one input, for quantized types blocks of 32 inputs:
+//!
+//! - 16 scales (f16), then for Q4_1 16 minimums (f16);
+//! - then groups of 64 bytes, in which bytes `4 * r ..` belong to output `r`.
+//!   Q8_0 has 8 groups of 4 inputs each; a byte is the weight, plus 128 where
+//!   the instruction set wants it. In the 4-bit types group `g` of 4 holds
+//!   inputs `4 * g ..` in the low halves and `16 + 4 * g ..` in the high ones,
+//!   which is how files pair them.
+//!
+//! A packed matrix is as large as the file's, but for the last panel.
+
+use crate::isa::Isa;
+use crate::memory::ZeroedMemory;
+use crate::simd::offset_w8;
+use crate::weights::{BLOCK_INPUTS, MatrixSource, RowOrder, WeightType};
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+/// Outputs of a panel.
+pub(crate) const PANEL_OUTPUTS: usize = 16;
+
+/// Why a matrix cannot be packed.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// There is nothing to pack.
+    #[error("a matrix without {0}")]
+    Empty(&'static str),
+    /// The sources do not fit beside each other.
+    #[error("matrices packed as one must have the same type and number of inputs")]
+    Mixed,
+    /// The bytes do not make up the shape.
+    #[error("{outputs} x {inputs} {weight_type:?} weights do not take {bytes} bytes")]
+    Shape {
+        /// The source's type.
+        weight_type: WeightType,
+        /// The source's outputs.
+        outputs: usize,
+        /// The source's inputs.
+        inputs: usize,
+        /// What there is.
+        bytes: usize,
+    },
+    /// Blocks lie along the inputs only.
+    #[error("{0:?} weights cannot be stored input by input")]
+    InputMajor(WeightType),
+    /// The rope order does not fit the outputs.
+    #[error("{outputs} outputs do not make up heads of {head_dim} rotated pairwise")]
+    Heads {
+        /// The source's outputs.
+        outputs: usize,
+        /// The size of a head.
+        head_dim: usize,
+    },
+    /// The bias has another length.
+    #[error("a bias of {found} values for {outputs} outputs")]
+    Bias {
+        /// Its length.
+        found: usize,
+        /// The outputs of all sources.
+        outputs: usize,
+    },
+    /// The system gave no memory.
+    #[error("no memory for {bytes} bytes of weights: {cause}")]
+    Memory {
+        /// What was asked for.
+        bytes: usize,
+        /// The system's answer.
+        cause: std::io::Error,
+    },
+}
+
+/// A weight matrix, and maybe a bias, packed for one instruction set.
+pub struct PackedMatrix {
+    isa: Isa,
+    weight_type: WeightType,
+    outputs: usize,
+    inputs: usize,
+    memory: ZeroedMemory,
+    /// Filled up with zeros to whole panels.
+    bias: Option<Vec<f32>>,
+}
+
+impl std::fmt::Debug for PackedMatrix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackedMatrix")
+            .field("weight_type", &self.weight_type)
+            .field("outputs", &self.outputs)
+            .field("inputs", &self.inputs)
+            .field("isa", &self.isa)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes before the groups of a quantized panel block.
+pub(crate) const fn head_bytes(weight_type: WeightType) -> usize {
+    if matches!(weight_type, WeightType::Q4_1) { 64 } else { 32 }
+}
+
+/// Bytes of a panel's block of inputs ([`WeightType::block_inputs`]).
+fn panel_block_bytes(weight_type: WeightType) -> usize {
+    weight_type.block_bytes() * PANEL_OUTPUTS
+}
+
+impl PackedMatrix {
+    /// Packs `sources`, whose outputs follow each other, for `isa`; `bias` has
+    /// one value per output of all, in canonical (not stored) order. Uses all
+    /// processors.
+    ///
+    /// # Errors
+    /// See [`PackError`]; nothing is assumed of the sources.
+    pub fn pack(
+        isa: Isa,
+        sources: &[MatrixSource<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<PackedMatrix, PackError> {
+        let first = sources.first().ok_or(PackError::Empty("sources"))?;
+        let (weight_type, inputs) = (first.weight_type, first.inputs);
+        for source in sources {
+            check(source)?;
+            if (source.weight_type, source.inputs) != (weight_type, inputs) {
+                return Err(PackError::Mixed);
+            }
+        }
+        let outputs = sources.iter().map(|source| source.outputs).sum::<usize>();
+        let panels = outputs.div_ceil(PANEL_OUTPUTS);
+        if let Some(found) = bias.map(<[f32]>::len).filter(|found| *found != outputs) {
+            return Err(PackError::Bias { found, outputs });
+        }
+        let bias = bias.map(|bias| {
+            let mut bias = bias.to_vec();
+            bias.resize(panels * PANEL_OUTPUTS, 0.0);
+            bias
+        });
+        let panel_bytes = inputs / weight_type.block_inputs() * panel_block_bytes(weight_type);
+        let bytes = panels * panel_bytes;
+        let mut memory =
+            ZeroedMemory::reserve(bytes).map_err(|cause| PackError::Memory { bytes, cause })?;
+        memory.prefer_huge_pages();
+        memory.bytes_mut().par_chunks_mut(panel_bytes).enumerate().for_each(|(panel, to)| {
+            pack_panel(isa, &rows_of_panel(sources, panel), weight_type, to);
+        });
+        Ok(PackedMatrix { isa, weight_type, outputs, inputs, memory, bias })
+    }
+
+    /// Outputs of all sources together.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Inputs, over which a product sums.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// The type of the weights.
+    pub fn weight_type(&self) -> WeightType {
+        self.weight_type
+    }
+
+    /// The instruction set that it was packed for.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Memory that the weights take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes().len()
+    }
+
+    /// Writes the weights of one output, as f32, to `out`; the bias is no part
+    /// of it. A tied embedding table is read this way.
+    ///
+    /// # Panics
+    /// If there is no such output, or `out` has not one place per input.
+    pub fn row(&self, output: usize, out: &mut [f32]) {
+        assert!(output < self.outputs, "output {output} of {}", self.outputs);
+        assert_eq!(out.len(), self.inputs, "one place per input");
+        let lane = output % PANEL_OUTPUTS;
+        let panel = &self.panels()[output / PANEL_OUTPUTS * self.panel_bytes()..];
+        let blocks = panel.chunks_exact(panel_block_bytes(self.weight_type));
+        let out = out.chunks_exact_mut(self.weight_type.block_inputs());
+        for (block, out) in blocks.zip(out) {
+            unpack_block(self.isa, self.weight_type, block, lane, out);
+        }
+    }
+
+    /// All panels, one after the other.
+    pub(crate) fn panels(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    /// Bytes of one panel.
+    pub(crate) fn panel_bytes(&self) -> usize {
+        self.inputs / self.weight_type.block_inputs() * panel_block_bytes(self.weight_type)
+    }
+
+    /// How many panels there are.
+    pub(crate) fn panel_count(&self) -> usize {
+        self.outputs.div_ceil(PANEL_OUTPUTS)
+    }
+
+    /// The bias, filled up to whole panels.
+    pub(crate) fn bias(&self) -> Option<&[f32]> {
+        self.bias.as_deref()
+    }
+}
+
+/// Checks one source by itself.
+fn check(source: &MatrixSource<'_>) -> Result<(), PackError> {
+    let MatrixSource { weight_type, bytes, outputs, inputs, input_major, row_order } = *source;
+    if outputs == 0 {
+        return Err(PackError::Empty("outputs"));
+    }
+    if inputs == 0 {
+        return Err(PackError::Empty("inputs"));
+    }
+    if input_major && weight_type.is_quantized() {
+        return Err(PackError::InputMajor(weight_type));
+    }
+    let row_bytes = (inputs / weight_type.block_inputs()).checked_mul(weight_type.block_bytes());
+    let expected = row_bytes.and_then(|row_bytes| row_bytes.checked_mul(outputs));
+    let whole = inputs.is_multiple_of(weight_type.block_inputs());
+    if !whole || expected != Some(bytes.len()) {
+        return Err(PackError::Shape { weight_type, outputs, inputs, bytes: bytes.len() });
+    }
+    if let RowOrder::InterleavedRope { head_dim } = row_order {
+        let fits = head_dim > 0 && head_dim.is_multiple_of(2) && outputs.is_multiple_of(head_dim);
+        if !fits {
+            return Err(PackError::Heads { outputs, head_dim });
+        }
+    }
+    Ok(())
+}
+
+/// Where one output's weights lie in its source: element `k` starts at byte
+/// `start + k * step`.
+#[derive(Clone, Copy)]
+struct SourceRow<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    /// Bytes from one block of inputs to the next.
+    step: usize,
+}
+
+/// The rows of a panel; `None` beyond the last output.
+fn rows_of_panel<'a>(
+    sources: &[MatrixSource<'a>],
+    panel: usize,
+) -> [Option<SourceRow<'a>>; PANEL_OUTPUTS] {
+    let mut rows = [None; PANEL_OUTPUTS];
+    for (lane, row) in rows.iter_mut().enumerate() {
+        let mut output = panel * PANEL_OUTPUTS + lane;
+        for source in sources {
+            if output < source.outputs {
+                let stored = source.row_order.stored(output);
+                let block = source.weight_type.block_bytes();
+                *row = Some(if source.input_major {
+                    let step = source.outputs * block;
+                    SourceRow { bytes: source.bytes, start: stored * block, step }
+                } else {
+                    let row_bytes = source.inputs / source.weight_type.block_inputs() * block;
+                    SourceRow { bytes: source.bytes, start: stored * row_bytes, step: block }
+                });
+                break;
+            }
+            output -= source.outputs;
+        }
+    }
+    rows
+}
+
+fn pack_panel(
+    isa: Isa,
+    rows: &[Option<SourceRow<'_>>; PANEL_OUTPUTS],
+    weight_type: WeightType,
+    to: &mut [u8],
+) {
+    for (lane, row) in rows.iter().enumerate() {
+        let Some(row) = row else { continue };
+        match weight_type {
+            WeightType::F32 => pack_floats::<4>(row, lane, to),
+            WeightType::F16 | WeightType::BF16 => pack_floats::<2>(row, lane, to),
+            WeightType::Q8_0 => {
+                let flip = if offset_w8(isa) { 128 } else { 0 };
+                pack_blocks::<34, 2>(row, lane, flip, to);
+            }
+            WeightType::Q4_0 => pack_blocks::<18, 2>(row, lane, 0, to),
+            WeightType::Q4_1 => pack_blocks::<20, 4>(row, lane, 0, to),
+        }
+    }
+}
+
+/// Copies one row of elements of `BYTES` bytes into its lane.
+fn pack_floats<const BYTES: usize>(row: &SourceRow<'_>, lane: usize, to: &mut [u8]) {
+    for (k, to) in to.chunks_exact_mut(PANEL_OUTPUTS * BYTES).enumerate() {
+        let from = &row.bytes[row.start + k * row.step..][..BYTES];
+        to[lane * BYTES..][..BYTES].copy_from_slice(from);
+    }
+}
+
+/// Copies one row of blocks of `BLOCK` bytes, the first `HEAD` of which are
+/// f16 numbers, into its lane; every other byte is XORed with `flip`.
+fn pack_blocks<const BLOCK: usize, const HEAD: usize>(
+    row: &SourceRow<'_>,
+    lane: usize,
+    flip: u8,
+    to: &mut [u8],
+) {
+    let blocks = row.bytes[row.start..].chunks_exact(BLOCK);
+    for (from, to) in blocks.zip(to.chunks_exact_mut(BLOCK * PANEL_OUTPUTS)) {
+        let (head, groups) = to.split_at_mut(HEAD * PANEL_OUTPUTS);
+        for (number, from) in from[..HEAD].chunks_exact(2).enumerate() {
+            head[number * 32 + lane * 2..][..2].copy_from_slice(from);
+        }
+        for (group, from) in groups.chunks_exact_mut(64).zip(from[HEAD..].chunks_exact(4)) {
+            for (to, from) in group[lane * 4..][..4].iter_mut().zip(from) {
+                *to = from ^ flip;
+            }
+        }
+    }
+}
+
+/// Writes the f32 weights of one lane of a block.
+fn unpack_block(isa: Isa, weight_type: WeightType, block: &[u8], lane: usize, out: &mut [f32]) {
+    let half_at = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
+    match weight_type {
+        WeightType::F32 => {
+            let bytes = &block[lane * 4..][..4];
+            out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        WeightType::F16 => out[0] = f16::from_bits(half_at(lane * 2)).to_f32(),
+        WeightType::BF16 => out[0] = bf16::from_bits(half_at(lane * 2)).to_f32(),
+        WeightType::Q8_0 | WeightType::Q4_0 | WeightType::Q4_1 => {
+            let scale = f16::from_bits(half_at(lane * 2)).to_f32();
+            let groups = &block[head_bytes(weight_type)..];
+            // The byte of input `k` among the first 16 (or 32) inputs.
+            let byte = |k: usize| groups[k / 4 * 64 + lane * 4 + k % 4];
+            let nibble = |k: usize| i32::from(byte(k % 16) >> (k / 16 * 4) & 15);
+            for (k, out) in out.iter_mut().enumerate().take(BLOCK_INPUTS) {
+                *out = match weight_type {
+                    WeightType::Q4_1 => {
+                        let minimum = f16::from_bits(half_at(32 + lane * 2)).to_f32();
+                        scale * nibble(k) as f32 + minimum
+                    }
+                    WeightType::Q4_0 => scale * (nibble(k) - 8) as f32,
+                    _ if offset_w8(isa) => scale * f32::from((byte(k) ^ 128) as i8),
+                    _ => scale * f32::from(byte(k) as i8),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The rows that a matmul multiplies, in the format that its weights need.
+
+use crate::disjoint::Disjoint;
+use crate::isa::Isa;
+use crate::simd::{Kernel, LANES, Simd, dispatch};
+use crate::team::{Team, range_of};
+use crate::weights::{BLOCK_INPUTS, WeightType};
+
+/// Values below which one thread is faster than a team.
+const ALONE_VALUES: usize = 4_096;
+/// The least greatest magnitude that is not taken for zero: 2^-100.
+const LEAST_MAGNITUDE: f32 = f32::from_bits((127 - 100) << 23);
+
+/// What multiplies the integer sum of one block of one row.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C, align(16))]
+pub(crate) struct BlockScale {
+    /// What one step of the bytes is worth.
+    pub(crate) scale: f32,
+    /// The sum of the block's bytes, times `scale`.
+    pub(crate) scaled_sum: f32,
+    /// The sum of the block's bytes, times -8.
+    pub(crate) minus_8_sums: i32,
+    /// The sum of the block's bytes, times -128.
+    pub(crate) minus_128_sums: i32,
+}
+
+/// Rows of activations, ready to be multiplied by weights; kept between steps
+/// so that its memory is.
+///
+/// For float weights the rows stay f32. For quantized weights each block of 32
+/// values `x` of a row becomes bytes `round(x * 127 / max|x|)`, ties to even,
+/// and the f32 scale `max|x| / 127`: by the same code for one row and for
+/// many, so a row's bytes depend on that row alone. A block whose greatest
+/// magnitude is below 2^-100 counts as zero; a block with an infinity or a NaN
+/// makes all outputs of its row NaN.
+#[derive(Debug, Default)]
+pub struct ActivationRows {
+    rows: usize,
+    inputs: usize,
+    quantized: bool,
+    values: Vec<f32>,
+    bytes: Vec<i8>,
+    scales: Vec<BlockScale>,
+}
+
+impl ActivationRows {
+    /// No rows.
+    pub fn new() -> ActivationRows {
+        ActivationRows::default()
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Values of a row.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Whether weights of this type can multiply the rows.
+    pub fn suits(&self, weight_type: WeightType) -> bool {
+        self.quantized == weight_type.is_quantized()
+    }
+
+    /// Replaces the rows by those of `x`, `rows` times `inputs` values, for
+    /// weights of type `weight_type`.
+    ///
+    /// # Panics
+    /// If `x` has another length, or `inputs` is not a multiple of the type's
+    /// block.
+    pub fn set(
+        &mut self,
+        team: &Team,
+        x: &[f32],
+        rows: usize,
+        inputs: usize,
+        weight_type: WeightType,
+    ) {
+        assert_eq!(x.len(), rows * inputs, "rows times inputs");
+        assert!(inputs.is_multiple_of(weight_type.block_inputs()), "whole blocks");
+        (self.rows, self.inputs, self.quantized) = (rows, inputs, weight_type.is_quantized());
+        if !self.quantized {
+            self.values.clear();
+            self.values.extend_from_slice(x);
+            return;
+        }
+        let blocks = x.len() / BLOCK_INPUTS;
+        self.bytes.resize(x.len(), 0);
+        self.scales.resize(blocks, BlockScale::default());
+        if x.len() < ALONE_VALUES {
+            quantize(team.isa(), x, &mut self.bytes, &mut self.scales);
+            return;
+        }
+        let bytes = Disjoint::new(&mut self.bytes);
+        let scales = Disjoint::new(&mut self.scales);
+        team.run(|worker| {
+            let own = range_of(worker, team.threads(), blocks);
+            let values = own.start * BLOCK_INPUTS..own.end * BLOCK_INPUTS;
+            // SAFETY: the ranges of different workers do not overlap.
+            let (bytes, scales) = unsafe { (bytes.part(values.clone()), scales.part(own)) };
+            quantize(team.isa(), &x[values], bytes, scales);
+        });
+    }
+
+    /// The f32 rows; empty where they are quantized.
+    pub(crate) fn values(&self) -> &[f32] {
+        if self.quantized { &[] } else { &self.values }
+    }
+
+    /// The quantized rows and their scales; empty where they are f32.
+    pub(crate) fn quantized(&self) -> (&[i8], &[BlockScale]) {
+        if self.quantized { (&self.bytes, &self.scales) } else { (&[], &[]) }
+    }
+}
+
+/// Quantizes whole blocks.
+fn quantize(isa: Isa, x: &[f32], bytes: &mut [i8], scales: &mut [BlockScale]) {
+    dispatch(isa, Quantize { x, bytes, scales });
+}
+
+struct Quantize<'a> {
+    x: &'a [f32],
+    bytes: &'a mut [i8],
+    scales: &'a mut [BlockScale],
+}
+
+impl Kernel for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let blocks = self.x.chunks_exact(BLOCK_INPUTS);
+        let bytes = self.bytes.chunks_exact_mut(BLOCK_INPUTS);
+        for ((x, bytes), scale) in blocks.zip(bytes).zip(self.scales) {
+            *scale = quantize_block(s, x, bytes);
+        }
+    }
+}
+
+/// Quantizes one block of 32 values.
+#[inline(always)]
+fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
+    let (low, high) = (s.load_slice(&x[..LANES]), s.load_slice(&x[LANES..]));
+    let greatest = s.reduce_max(s.max(s.abs(low), s.abs(high)));
+    // Zero for numbers, NaN for infinities and NaN, which `max` may have lost.
+    let zero = s.splat(0.0);
+    let poison = s.reduce_add(s.add(s.mul(low, zero), s.mul(high, zero)));
+    let inverse = if greatest >= LEAST_MAGNITUDE { 127.0 / greatest } else { 0.0 };
+    let scale = if greatest >= LEAST_MAGNITUDE { greatest / 127.0 } else { 0.0 };
+    let low = bound(s, s.mul(low, s.splat(inverse)));
+    let high = bound(s, s.mul(high, s.splat(inverse)));
+    let sum = s.reduce_add_i32(s.add_i32(low, high));
+    assert!(bytes.len() >= BLOCK_INPUTS);
+    // SAFETY: `bytes` has 32 elements.
+    unsafe {
+        s.store_i8(bytes.as_mut_ptr(), low);
+        s.store_i8(bytes.as_mut_ptr().add(LANES), high);
+    }
+    BlockScale {
+        scale: scale + poison,
+        scaled_sum: (scale + poison) * sum as f32,
+        minus_8_sums: -8 * sum,
+        minus_128_sums: -128 * sum,
+    }
+}
+
+/// To integers in -127 ..= 127, also what rounding or a NaN put outside.
+#[inline(always)]
+fn bound<S: Simd>(s: S, x: S::F32) -> S::I32 {
+    s.to_i32(s.max(s.min(x, s.splat(127.0)), s.splat(-127.0)))
+}
