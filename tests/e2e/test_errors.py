@@ -1,0 +1,102 @@
+"""Bad requests: always a 4xx in OpenAI's shape that names the field, never a hang."""
+
+import json
+
+import httpx2
+import pytest
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+USER = [{"role": "user", "content": "Hi"}]
+
+# Path, body, and the field that the error names.
+BAD = [
+    (CHAT, {"messages": []}, "messages"),
+    (CHAT, {}, "messages"),
+    (CHAT, {"messages": "Hi"}, "messages"),
+    (CHAT, {"messages": [{"role": "wizard", "content": "Hi"}]}, "messages"),
+    (CHAT, {"messages": [{"content": "Hi"}]}, "messages"),
+    (CHAT, {"messages": [{"role": "user", "content": 5}]}, "messages"),
+    (CHAT, {"messages": USER, "max_tokens": -1}, "max_tokens"),
+    (CHAT, {"messages": USER, "max_tokens": "many"}, "max_tokens"),
+    (CHAT, {"messages": USER, "temperature": -0.5}, "temperature"),
+    (CHAT, {"messages": USER, "temperature": "hot"}, "temperature"),
+    (CHAT, {"messages": USER, "top_p": 2}, "top_p"),
+    (CHAT, {"messages": USER, "n": 0}, "n"),
+    (CHAT, {"messages": USER, "n": 1_000_000}, "n"),
+    (CHAT, {"messages": USER, "top_logprobs": 500, "logprobs": True}, "top_logprobs"),
+    (CHAT, {"messages": USER, "logit_bias": {"x": 1}}, "logit_bias"),
+    (CHAT, {"messages": USER, "logit_bias": {"99999999": 1}}, "logit_bias"),
+    (CHAT, {"messages": USER, "stop": 5}, "stop"),
+    (CHAT, {"messages": USER, "stream": "yes"}, "stream"),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
+    (TEXT, {}, "prompt"),
+    (TEXT, {"prompt": {}}, "prompt"),
+    (TEXT, {"prompt": [99999999]}, "prompt"),
+    (TEXT, {"prompt": [-1]}, "prompt"),
+    (TEXT, {"prompt": "Hi", "max_tokens": -5}, "max_tokens"),
+]
+
+
+def assert_error(answer: httpx2.Response, field: str | None = None, status: int = 400) -> dict:
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert error["type"] and error["message"]
+    assert set(error) >= {"message", "type", "param", "code"}
+    if field:
+        assert error["param"].split(".")[0].split("[")[0] == field, error
+        assert field in error["message"], error
+    return error
+
+
+@pytest.fixture(scope="module")
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+@pytest.mark.parametrize(("path", "body", "field"), BAD)
+def test_a_bad_field_is_named(http, path, body, field):
+    assert_error(http.post(path, json={"model": "smollm2"} | body), field)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe{}", b'{"messages": "\xff"}', b"[" * 100_000],
+)
+def test_a_body_that_is_no_json_object_is_refused(http, body):
+    answer = http.post(CHAT, content=body, headers={"content-type": "application/json"})
+    assert_error(answer)
+
+
+def test_invalid_utf_8_inside_a_message_is_refused(http):
+    body = json.dumps({"messages": USER}).encode().replace(b"Hi", b"\xc3\x28")
+    assert_error(http.post(CHAT, content=body, headers={"content-type": "application/json"}))
+
+
+def test_a_body_of_50_mb_is_refused(http):
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 50_000_000}]})
+    try:
+        answer = http.post(CHAT, content=body, headers={"content-type": "application/json"})
+    except httpx2.WriteError:
+        return  # the server may close before it has read everything
+    assert_error(answer, status=413)
+
+
+def test_a_prompt_over_the_context_is_refused(http):
+    long = "word " * 20_000
+    error = assert_error(http.post(CHAT, json={"messages": [{"role": "user", "content": long}]}))
+    assert error["code"] == "context_length_exceeded"
+    assert error["param"] == "messages"
+    error = assert_error(http.post(TEXT, json={"prompt": long}), "prompt")
+    assert error["code"] == "context_length_exceeded"
+
+
+def test_an_unknown_path_and_a_wrong_method_are_said(http):
+    assert_error(http.get("/v1/nothing"), status=404)
+    assert_error(http.get(CHAT), status=405)
+
+
+def test_the_server_still_answers_after_all_that(http):
+    answer = http.post(CHAT, json={"messages": USER, "max_tokens": 1})
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["completion_tokens"] == 1
