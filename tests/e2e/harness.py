@@ -105,6 +105,4 @@ def verdict(answer) -> dict:
 
 def text_of(chunks) -> str:
     """The fragments of a streamed chat answer, joined."""
-    return "".join(
-        choice.delta.content or "" for chunk in chunks for choice in chunk.choices
-    )
+    return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from harness import text_of
 
 MODEL = "smollm2"
@@ -132,7 +133,10 @@ def test_logit_bias_forbids_a_token(client, server):
 
 
 def test_content_may_be_a_list_of_parts(client):
-    parts = [{"type": "text", "text": "What is the capital "}, {"type": "text", "text": "of France?"}]
+    parts = [
+        {"type": "text", "text": "What is the capital "},
+        {"type": "text", "text": "of France?"},
+    ]
     options = {"temperature": 0, "max_tokens": 16}
     whole = chat(client, QUESTION, **options)
     split = chat(client, [{"role": "user", "content": parts}], **options)

@@ -115,7 +115,9 @@ def rows(raw: bytes, count: int, source: str) -> np.ndarray:
 
 
 def run(*command: str | Path) -> bytes:
-    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE).stdout
+    return subprocess.run(
+        [str(part) for part in command], check=True, stdout=subprocess.PIPE
+    ).stdout
 
 
 def token_ids(binary: Path, model: str) -> list[int]:

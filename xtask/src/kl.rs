@@ -2,23 +2,21 @@
 
 use anyhow::Result;
 
-use crate::tools;
 use crate::workspace::{Workspace, run as run_command};
+use crate::{test, tools};
 
-/// Builds what dumps the engine's logits and hands `arguments` on to the oracle, which is Python.
+/// Builds what writes the engine's logits down, and hands `arguments` on to the oracle, in Python.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     tools::prepare(workspace)?;
-    let mut build = workspace.cargo();
-    build.args(["build", "--release", "--package", "engine", "--example", "dump_logits"]);
-    run_command(&mut build)?;
-    run_command(workspace.cargo().args(["build", "--release"]))?;
-    let python = tools::in_environment(workspace, "python");
-    let target = workspace.target().join("release");
+    test::binary(workspace)?;
     run_command(
         workspace
-            .command(python)
-            .args(["xtask/python/kl.py", "--target"])
-            .arg(target)
+            .command(tools::in_environment(workspace, "python"))
+            .arg("xtask/python/kl.py")
+            .arg("--target")
+            .arg(workspace.target().join("release"))
+            .arg("--model")
+            .arg(tools::model(workspace)?)
             .args(arguments),
     )
 }

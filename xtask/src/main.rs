@@ -17,7 +17,8 @@ const USAGE: &str = "\
 Usage: cargo xtask CHORE
 
   test [STAGE...]   everything that must hold before a change lands, or only these stages:
-                    format tidy tools spelling dependencies lints tests doctests binary e2e
+                    format tidy tools spelling python dependencies lints binary
+                    model tests doctests e2e
   tidy              the rules that rustfmt and clippy do not know
   e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
   kl [--peer-logits FILE | --peer PROGRAM]

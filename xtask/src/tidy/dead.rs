@@ -7,7 +7,7 @@ use super::modules::{Crate, parent};
 use super::source::Project;
 
 /// Files that a tool or a person finds by their name.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "README.md",
     "README.zh-CN.md",
     "ARCHITECTURE.md",
@@ -19,6 +19,7 @@ const KNOWN: [&str; 13] = [
     "clippy.toml",
     "deny.toml",
     "typos.toml",
+    "ruff.toml",
     "pytest.ini",
     "conftest.py",
 ];
