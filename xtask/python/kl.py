@@ -1,10 +1,10 @@
 """How far an engine's next-token distributions are from those of a float forward.
 
 The oracle is a Llama forward in numpy float32 over the weights that the `gguf` package dequantizes.
-For each position of a public-domain text the Kullback-Leibler divergence of the engine's
-distribution from the oracle's is computed, and its mean is printed; the same for a peer, if given.
+For each position of a public-domain text, the Kullback-Leibler divergence of the engine's
+distribution from the oracle's is computed; the mean is printed, and a peer's beside it, if given.
 A peer's logits are raw little-endian f32, one row of the vocabulary per position, for the token ids
-in the file `ids.json`; a peer's program is called as `PROGRAM MODEL IDS`, and writes them to stdout.
+in `kl-ids.json`; a peer's program is called as `PROGRAM MODEL IDS` and writes them to stdout.
 """
 
 import argparse
