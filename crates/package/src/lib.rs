@@ -8,6 +8,7 @@ pub mod gguf;
 mod map;
 mod package;
 mod safetensor_files;
+mod source;
 mod tensor;
 mod weights;
 
@@ -15,5 +16,6 @@ pub use config::{Activation, Architecture, Biases, Config, ConfigError, Rope, Ro
 pub use map::FileBytes;
 pub use package::{Package, PackageError};
 pub use safetensor_files::SafeTensorsError;
+pub use source::{DEFAULT_MODEL, Progress, SourceError, Sources, StoredModel, resolve};
 pub use tensor::{DType, Matrix, RowOrder, Tensor};
 pub use weights::{LayerPart, Part, Suffix, Weights, WeightsError};
