@@ -9,7 +9,9 @@ mod map;
 mod package;
 mod safetensor_files;
 mod source;
+mod stream;
 mod tensor;
+mod tokenizer;
 mod weights;
 
 pub use config::{Activation, Architecture, Biases, Config, ConfigError, Rope, RopeScaling};
@@ -17,5 +19,7 @@ pub use map::FileBytes;
 pub use package::{Package, PackageError};
 pub use safetensor_files::SafeTensorsError;
 pub use source::{DEFAULT_MODEL, Progress, SourceError, Sources, StoredModel, resolve};
+pub use stream::StreamDecoder;
 pub use tensor::{DType, Matrix, RowOrder, Tensor};
+pub use tokenizer::{Encoding, TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use weights::{LayerPart, Part, Suffix, Weights, WeightsError};

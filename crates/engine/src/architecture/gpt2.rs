@@ -3,6 +3,7 @@
 use package::{Activation, Config, LayerPart, Part};
 use rayon::prelude::*;
 
+use super::heads;
 use crate::error::LoadError;
 use crate::ops::{Load, Ops};
 use crate::rows::{Heads, Norm, Rows};
@@ -50,7 +51,7 @@ impl<M: Send> Gpt2<M> {
             blocks: (0..config.layers).into_par_iter().map(block).collect::<Result<_, _>>()?,
             final_norm: load.norm(Part::FinalNorm)?,
             head: if config.tied_head { None } else { Some(load.matrix(&[Part::Head])?) },
-            heads: Heads::of(config),
+            heads: heads(config),
             tanh: config.activation != Activation::Gelu,
         })
     }
