@@ -4,7 +4,7 @@
 //! nothing that reaches keys, values or logits may use them. These are plain arithmetic, the same
 //! everywhere, and accurate to a few units in the last place.
 
-use std::f64::consts::{FRAC_PI_2, LN_2, LOG2_E, SQRT_2};
+use std::f64::consts::{FRAC_PI_2, LOG2_E, SQRT_2};
 
 /// ln 2 in two parts; the first has 32 trailing zero bits, so that its products with an exponent
 /// are exact (fdlibm, `e_exp.c`).

@@ -62,7 +62,7 @@ impl KvGeometry {
     }
 
     /// Bytes of one unit: keys and values of one layer and KV head.
-    fn unit_bytes(&self) -> usize {
+    pub(crate) fn unit_bytes(&self) -> usize {
         self.key_bytes() + self.value_dims() * PAGE_TOKENS * self.kv_type.bytes()
     }
 
@@ -261,6 +261,17 @@ impl KvStore {
         match pages.iter().find(|&&page| page as usize >= self.pages) {
             Some(&page) => Err(KvError::Page { page, pages: self.pages }),
             None => Ok(()),
+        }
+    }
+
+    /// Checks that the page of a row's own position exists.
+    pub(crate) fn check_page_of(&self, place: &RowPlace) -> Result<(), KvError> {
+        match place.pages.get(place.position / PAGE_TOKENS) {
+            None => Err(KvError::Position { position: place.position, pages: place.pages.len() }),
+            Some(&page) if page as usize >= self.pages => {
+                Err(KvError::Page { page, pages: self.pages })
+            }
+            Some(_) => Ok(()),
         }
     }
 

@@ -11,26 +11,33 @@
 // This crate is where `unsafe` lives: vector instructions and disjoint writes from a thread team.
 #![allow(unsafe_code)]
 
+mod attention;
 mod disjoint;
 mod elementary;
 mod isa;
 mod kv_store;
+mod kv_write;
+mod math;
 mod matmul;
 mod memory;
 mod packed;
 mod quantize;
 mod rope;
+mod rows;
 mod simd;
 mod team;
 mod weights;
 
+pub use attention::{AttentionScratch, SEGMENT_TOKENS, TILE_TOKENS, attention, attention_pattern};
 pub use isa::{Isa, IsaError};
 pub use kv_store::{
     KvError, KvGeometry, KvStore, KvType, MAX_HEAD_DIM, PAGE_TOKENS, PageId, RowPlace,
 };
+pub use kv_write::store_kv;
 pub use matmul::{matmul, matmul_batch_dependent};
 pub use packed::{PackError, PackedMatrix};
 pub use quantize::ActivationRows;
 pub use rope::{RopeError, RopeScaling, RopeTable};
+pub use rows::Strided;
 pub use team::{Team, TeamError};
 pub use weights::{MatrixSource, RowOrder, WeightType};

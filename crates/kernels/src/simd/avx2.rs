@@ -52,6 +52,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     type Mask = F;
 
     const TILE_ROWS: usize = 4;
+    const REGISTERS: usize = 8;
     const OFFSET_W8: bool = VNNI;
 
     #[inline(always)]

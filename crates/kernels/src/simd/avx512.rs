@@ -24,6 +24,7 @@ impl Simd for Avx512 {
     type Mask = __mmask16;
 
     const TILE_ROWS: usize = 8;
+    const REGISTERS: usize = 32;
     const OFFSET_W8: bool = true;
 
     #[inline(always)]

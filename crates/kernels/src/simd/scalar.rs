@@ -35,6 +35,7 @@ impl Simd for Scalar {
     type Mask = [bool; LANES];
 
     const TILE_ROWS: usize = 4;
+    const REGISTERS: usize = 1;
     const OFFSET_W8: bool = false;
 
     #[inline(always)]

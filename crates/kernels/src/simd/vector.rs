@@ -23,6 +23,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// How many rows the many-row matmul keeps in registers.
     const TILE_ROWS: usize;
+    /// How many `F32` the registers hold.
+    const REGISTERS: usize;
     /// Whether [`dot_w8_i8`](Simd::dot_w8_i8) takes 8-bit weights as `w + 128`
     /// in an unsigned byte, rather than as they are.
     const OFFSET_W8: bool;

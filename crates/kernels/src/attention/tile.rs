@@ -1,0 +1,497 @@
+//! The arithmetic of attention: one tile of rows over one segment of positions.
+//!
+//! Each row runs the same sequence of operations whatever rows share its tile: scores summed over
+//! the dimensions in order, one rescale per 64 keys, values added key by key in order. How many
+//! rows and pages are held in registers at once changes nothing of that.
+
+// Loops over rows and vectors in registers: every index is one register, in several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
+use crate::kv_store::{KvType, PAGE_TOKENS};
+use crate::math::exp2;
+use crate::simd::Simd;
+
+/// Rows in one tile at most.
+pub(super) const TILE_ROWS: usize = 12;
+/// Keys that share one rescale, aligned to absolute position.
+pub const TILE_TOKENS: usize = 64;
+/// Positions whose partial result is computed on its own, aligned to absolute position.
+pub const SEGMENT_TOKENS: usize = 512;
+
+const TILE_PAGES: usize = TILE_TOKENS / PAGE_TOKENS;
+pub(super) const SEGMENT_PAGES: usize = SEGMENT_TOKENS / PAGE_TOKENS;
+
+/// Element types of keys and values.
+pub(super) trait Element: Copy {
+    /// Which [`KvType`] it is.
+    const TYPE: KvType;
+
+    /// Safety: 16 readable elements at `from`.
+    unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F32;
+}
+
+impl Element for f32 {
+    const TYPE: KvType = KvType::F32;
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, from: *const f32) -> S::F32 {
+        // SAFETY: the caller's promise.
+        unsafe { s.load(from) }
+    }
+}
+
+/// Bits of a 16-bit float.
+impl Element for u16 {
+    const TYPE: KvType = KvType::F16;
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, from: *const u16) -> S::F32 {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_f16(from) }
+    }
+}
+
+/// One unit's memory in a page: `head_dim` vectors of keys, and sixteen rows of values.
+#[derive(Clone, Copy)]
+pub(super) struct Unit<E> {
+    pub(super) keys: *const E,
+    pub(super) values: *const E,
+}
+
+impl<E> Unit<E> {
+    /// No unit: never read.
+    pub(super) const NONE: Unit<E> = Unit { keys: std::ptr::null(), values: std::ptr::null() };
+}
+
+/// Shapes that all tiles of a call share.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) head_dim: usize,
+    /// `head_dim` rounded up to 16.
+    pub(super) value_dims: usize,
+    /// Bytes of keys and values of a unit, which lie side by side.
+    pub(super) unit_bytes: usize,
+}
+
+/// Sixteen lanes, aligned so that no vector straddles cache lines.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Lanes(pub(super) [f32; 16]);
+
+impl Lanes {
+    pub(super) const ZERO: Lanes = Lanes([0.0; 16]);
+
+    #[inline(always)]
+    pub(super) fn load<S: Simd>(&self, s: S) -> S::F32 {
+        s.load_slice(&self.0)
+    }
+
+    #[inline(always)]
+    pub(super) fn store<S: Simd>(&mut self, s: S, x: S::F32) {
+        s.store_slice(&mut self.0, x);
+    }
+}
+
+/// Softmax state of a tile's rows over some positions: `out` is the sum of the values weighted by
+/// `2^(score - max)`, and `sum` the sum of those weights.
+pub(super) struct Partial<'a> {
+    /// One lane for each row, as `sum`.
+    pub(super) max: &'a mut [f32; 16],
+    pub(super) sum: &'a mut [f32; 16],
+    /// `[TILE_ROWS][value_dims]`
+    pub(super) out: &'a mut [Lanes],
+}
+
+impl<'a> Partial<'a> {
+    /// How much memory a partial result takes.
+    pub(super) fn lanes(shape: Shape) -> usize {
+        2 + TILE_ROWS * shape.value_dims / 16
+    }
+
+    /// A partial result in [`Partial::lanes`] of memory, with what that holds.
+    #[inline(always)]
+    pub(super) fn of(memory: &'a mut [Lanes]) -> Partial<'a> {
+        let (head, out) = memory.split_at_mut(2);
+        let [max, sum] = head else { unreachable!("split at two") };
+        Partial { max: &mut max.0, sum: &mut sum.0, out }
+    }
+}
+
+/// What a worker needs to run a tile.
+pub(super) struct Tile {
+    /// Rows in use.
+    pub(super) rows: usize,
+    /// Keys that each row sees, counted from position 0; zero in unused rows.
+    pub(super) visible: [usize; TILE_ROWS],
+    /// Queries times scale and log2 e: `[head_dim][TILE_ROWS]`, zero in unused rows.
+    pub(super) queries: Vec<f32>,
+    /// Columns of `queries` that may not be zero.
+    pub(super) used_columns: usize,
+    /// Scores, then weights, of 64 keys: `[TILE_ROWS][64]`.
+    weights: [[Lanes; TILE_PAGES]; TILE_ROWS],
+    /// Sums of the weights, lane by lane.
+    sums: [Lanes; TILE_ROWS],
+}
+
+impl Tile {
+    pub(super) fn new() -> Tile {
+        Tile {
+            rows: 0,
+            visible: [0; TILE_ROWS],
+            queries: Vec::new(),
+            used_columns: 0,
+            weights: [[Lanes::ZERO; TILE_PAGES]; TILE_ROWS],
+            sums: [Lanes::ZERO; TILE_ROWS],
+        }
+    }
+}
+
+/// Runs the tile over the segment that starts at position `start` and whose pages are `units`, as
+/// many as the row that sees most needs, and leaves the result in `partial`. Rows that see nothing
+/// of the segment get a maximum of minus infinity and a sum of zero.
+///
+/// # Safety
+/// `units` point to readable memory of the given shape; `tile.queries` and `partial.out` have the
+/// sizes that their comments say.
+#[inline(always)]
+pub(super) unsafe fn segment<S: Simd, E: Element>(
+    s: S,
+    shape: Shape,
+    tile: &mut Tile,
+    start: usize,
+    units: &[Unit<E>],
+    partial: &mut Partial<'_>,
+) {
+    partial.max.fill(f32::NEG_INFINITY);
+    partial.out[..tile.rows * shape.value_dims / 16].fill(Lanes::ZERO);
+    tile.sums = [Lanes::ZERO; TILE_ROWS];
+    let mut at = 0;
+    while at < units.len() {
+        let pages = (units.len() - at).min(TILE_PAGES);
+        let next = &units[at + pages..];
+        let here = &units[at..at + pages];
+        // SAFETY: the caller's promise.
+        unsafe { scores(s, shape, tile, here, next) };
+        let visible = weigh(s, shape, tile, start + at * PAGE_TOKENS, partial);
+        // SAFETY: the caller's promise; a row sees no more keys than `here` has.
+        unsafe { add_values(s, shape, tile, here, &visible, partial.out) };
+        at += pages;
+    }
+    for row in 0..tile.rows {
+        partial.sum[row] = s.reduce_add(tile.sums[row].load(s));
+    }
+}
+
+/// Products of queries and keys. Which rows and pages go together is a matter of registers: up to
+/// 24 accumulators where there are 32, 6 pairs where there are 16 half as wide.
+///
+/// # Safety
+/// As [`segment`].
+#[inline(always)]
+unsafe fn scores<S: Simd, E: Element>(
+    s: S,
+    shape: Shape,
+    tile: &mut Tile,
+    here: &[Unit<E>],
+    next: &[Unit<E>],
+) {
+    let full = here.len() == TILE_PAGES;
+    let rows = tile.rows;
+    // SAFETY: the caller's promise, and each call stays within `here` and the tile's rows.
+    unsafe {
+        if const { S::REGISTERS >= 32 } {
+            match rows {
+                0 | 1 if full => scores_of::<S, E, 1, 4>(s, shape, tile, 0, here, next),
+                2 | 3 if full => scores_of::<S, E, 3, 4>(s, shape, tile, 0, here, next),
+                4 if full => scores_of::<S, E, 4, 4>(s, shape, tile, 0, here, next),
+                5 | 6 if full => scores_of::<S, E, 6, 4>(s, shape, tile, 0, here, next),
+                7 | 8 if full => scores_of::<S, E, 8, 2>(s, shape, tile, 0, here, next),
+                _ if full => scores_of::<S, E, 12, 2>(s, shape, tile, 0, here, next),
+                0..=3 => scores_of::<S, E, 3, 1>(s, shape, tile, 0, here, next),
+                _ => scores_of::<S, E, 12, 1>(s, shape, tile, 0, here, next),
+            }
+        } else if const { S::REGISTERS >= 8 } {
+            match rows {
+                0 | 1 if full => scores_of::<S, E, 1, 4>(s, shape, tile, 0, here, next),
+                2 | 3 if full => scores_of::<S, E, 3, 2>(s, shape, tile, 0, here, next),
+                _ => {
+                    for row in (0..rows).step_by(6) {
+                        scores_of::<S, E, 6, 1>(s, shape, tile, row, here, next);
+                    }
+                }
+            }
+        } else {
+            for row in 0..rows {
+                scores_of::<S, E, 1, 1>(s, shape, tile, row, here, next);
+            }
+        }
+    }
+}
+
+/// `ROWS` rows from `row` on, `PAGES` pages at a time; `PAGES` divides the number of pages.
+///
+/// # Safety
+/// As [`segment`], and `row + ROWS <= TILE_ROWS`.
+#[inline(always)]
+unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
+    s: S,
+    shape: Shape,
+    tile: &mut Tile,
+    row: usize,
+    here: &[Unit<E>],
+    next: &[Unit<E>],
+) {
+    debug_assert!(row + ROWS <= TILE_ROWS && here.len().is_multiple_of(PAGES));
+    let queries = tile.queries.as_ptr();
+    let lines_per_dim = size_of::<E>() / 2;
+    for first in (0..here.len()).step_by(PAGES) {
+        let mut keys = [std::ptr::null::<E>(); PAGES];
+        let mut ahead = [std::ptr::null::<u8>(); PAGES];
+        for page in 0..PAGES {
+            keys[page] = here[first + page].keys;
+            ahead[page] = next.get(first + page).map_or(keys[page], |unit| unit.keys).cast();
+        }
+        let mut sums = [[s.splat(0.0); PAGES]; ROWS];
+        for dim in 0..shape.head_dim {
+            // SAFETY: `queries` has `head_dim` rows of TILE_ROWS, `keys` `head_dim` of 16.
+            unsafe {
+                let query = queries.add(dim * TILE_ROWS + row);
+                let mut key = [s.splat(0.0); PAGES];
+                for page in 0..PAGES {
+                    key[page] = E::load(s, keys[page].add(dim * PAGE_TOKENS));
+                    // While few rows keep it waiting for memory, ask for the next tile: 64 bytes
+                    // a dimension is what keys and values of an f16 unit come to.
+                    if ROWS <= 4 {
+                        for line in 0..lines_per_dim {
+                            s.prefetch(ahead[page].wrapping_add((dim * lines_per_dim + line) * 64));
+                        }
+                    }
+                }
+                for r in 0..ROWS {
+                    let q = s.splat(*query.add(r));
+                    for page in 0..PAGES {
+                        sums[r][page] = s.mul_add(key[page], q, sums[r][page]);
+                    }
+                }
+            }
+        }
+        for r in 0..ROWS {
+            for page in 0..PAGES {
+                tile.weights[row + r][first + page].store(s, sums[r][page]);
+            }
+        }
+    }
+}
+
+/// Turns the scores of the 64 keys from position `start` on into weights, and rescales what was
+/// summed before where a row's maximum grew. Returns how many of the keys each row sees.
+#[inline(always)]
+fn weigh<S: Simd>(
+    s: S,
+    shape: Shape,
+    tile: &mut Tile,
+    start: usize,
+    partial: &mut Partial<'_>,
+) -> [usize; TILE_ROWS] {
+    let mut visible = [0; TILE_ROWS];
+    for row in 0..tile.rows {
+        let sees = tile.visible[row].saturating_sub(start).min(TILE_TOKENS);
+        visible[row] = sees;
+        if sees == 0 {
+            continue;
+        }
+        let lowest = s.splat(f32::NEG_INFINITY);
+        let mut scores = [lowest; TILE_PAGES];
+        let mut greatest = lowest;
+        for page in 0..TILE_PAGES {
+            let lanes = s.first_lanes(sees.saturating_sub(page * PAGE_TOKENS));
+            scores[page] = s.select(lanes, tile.weights[row][page].load(s), lowest);
+            greatest = s.max(greatest, scores[page]);
+        }
+        let greatest = s.reduce_max(greatest);
+        let mut sums = tile.sums[row].load(s);
+        if greatest > partial.max[row] {
+            if partial.max[row] > f32::NEG_INFINITY {
+                let factor = exp2(s, s.splat(partial.max[row] - greatest));
+                sums = s.mul(sums, factor);
+                let vectors = shape.value_dims / 16;
+                for lanes in &mut partial.out[row * vectors..][..vectors] {
+                    lanes.store(s, s.mul(lanes.load(s), factor));
+                }
+            }
+            partial.max[row] = greatest;
+        }
+        let max = s.splat(partial.max[row]);
+        for page in 0..TILE_PAGES {
+            let lanes = s.first_lanes(sees.saturating_sub(page * PAGE_TOKENS));
+            let weight = exp2(s, s.sub(scores[page], max));
+            let weight = s.select(lanes, weight, s.splat(0.0));
+            sums = s.add(sums, weight);
+            tile.weights[row][page].store(s, weight);
+        }
+        tile.sums[row].store(s, sums);
+    }
+    visible
+}
+
+/// Adds the weighted values: for a few rows at a time the keys that all of them see, then each
+/// row's further keys. Keys that a row does not see are not touched on its behalf.
+///
+/// # Safety
+/// As [`segment`], and no row sees more keys than `here` has.
+#[inline(always)]
+unsafe fn add_values<S: Simd, E: Element>(
+    s: S,
+    shape: Shape,
+    tile: &Tile,
+    here: &[Unit<E>],
+    visible: &[usize; TILE_ROWS],
+    out: &mut [Lanes],
+) {
+    let mut row = 0;
+    while row < tile.rows {
+        let rows = match tile.rows - row {
+            6.. if const { S::REGISTERS >= 8 } => 6,
+            4.. if const { S::REGISTERS >= 32 } => 4,
+            3.. if const { S::REGISTERS >= 8 } => 3,
+            _ => 1,
+        };
+        let seen = &visible[row..row + rows];
+        let together = seen.iter().copied().min().unwrap_or(0);
+        // SAFETY: the caller's promise; these rows see these keys.
+        unsafe {
+            let values = Values { tile, here, keys: 0..together, row };
+            values.add_rows(s, shape, rows, out);
+            for r in 0..rows {
+                if visible[row + r] > together {
+                    let keys = together..visible[row + r];
+                    let values = Values { tile, here, keys, row: row + r };
+                    values.add_row(s, shape, 0, out);
+                }
+            }
+        }
+        row += rows;
+    }
+}
+
+/// Keys whose values are added to the rows from `row` on.
+struct Values<'a, E> {
+    tile: &'a Tile,
+    here: &'a [Unit<E>],
+    keys: std::ops::Range<usize>,
+    row: usize,
+}
+
+impl<E: Element> Values<'_, E> {
+    /// All columns for `rows` rows.
+    ///
+    /// # Safety
+    /// The rows are the tile's and see the keys, and the units are valid.
+    #[inline(always)]
+    unsafe fn add_rows<S: Simd>(&self, s: S, shape: Shape, rows: usize, out: &mut [Lanes]) {
+        let vectors = shape.value_dims / 16;
+        let mut column = 0;
+        // SAFETY: the caller's promise, and the columns lie within `value_dims`.
+        unsafe {
+            if const { S::REGISTERS >= 32 } {
+                while rows > 1 && column + 4 <= vectors {
+                    match rows {
+                        6 => self.add::<S, 6, 4>(s, shape, column, out),
+                        4 => self.add::<S, 4, 4>(s, shape, column, out),
+                        _ => self.add::<S, 3, 4>(s, shape, column, out),
+                    }
+                    column += 4;
+                }
+            } else if const { S::REGISTERS >= 8 } {
+                while rows > 1 && column < vectors {
+                    match rows {
+                        6 => self.add::<S, 6, 1>(s, shape, column, out),
+                        _ => self.add::<S, 3, 1>(s, shape, column, out),
+                    }
+                    column += 1;
+                }
+            }
+            // What is left of the columns goes row by row.
+            for row in self.row..self.row + rows {
+                let keys = self.keys.clone();
+                Values { tile: self.tile, here: self.here, keys, row }
+                    .add_row(s, shape, column, out);
+            }
+        }
+    }
+
+    /// The columns from `column` on for one row.
+    ///
+    /// # Safety
+    /// As `add_rows`.
+    #[inline(always)]
+    unsafe fn add_row<S: Simd>(&self, s: S, shape: Shape, column: usize, out: &mut [Lanes]) {
+        let vectors = shape.value_dims / 16;
+        let mut column = column;
+        // SAFETY: the caller's promise, and the columns lie within `value_dims`.
+        unsafe {
+            if const { S::REGISTERS >= 8 } {
+                while column + 4 <= vectors {
+                    self.add::<S, 1, 4>(s, shape, column, out);
+                    column += 4;
+                }
+            }
+            while column < vectors {
+                self.add::<S, 1, 1>(s, shape, column, out);
+                column += 1;
+            }
+        }
+    }
+
+    /// Key by key, in order: `out[row][column] += weight[row][key] * value[key][column]`.
+    ///
+    /// # Safety
+    /// As `add_rows`, and `column + COLUMNS` vectors lie within `value_dims`.
+    #[inline(always)]
+    unsafe fn add<S: Simd, const ROWS: usize, const COLUMNS: usize>(
+        &self,
+        s: S,
+        shape: Shape,
+        column: usize,
+        out: &mut [Lanes],
+    ) {
+        let mut sums = [[s.splat(0.0); COLUMNS]; ROWS];
+        let vectors = shape.value_dims / 16;
+        debug_assert!((self.row + ROWS) * vectors <= out.len());
+        let out = out[self.row * vectors + column..].as_mut_ptr().cast::<f32>();
+        // SAFETY: the caller's promise keeps every access inside the tile, the units and `out`.
+        unsafe {
+            for r in 0..ROWS {
+                for c in 0..COLUMNS {
+                    sums[r][c] = s.load(out.add(r * shape.value_dims + c * 16));
+                }
+            }
+            let weights = self.tile.weights[self.row][0].0.as_ptr();
+            let mut key = self.keys.start;
+            while key < self.keys.end {
+                let mut value = self.here[key / PAGE_TOKENS].values.add(column * 16);
+                value = value.add(key % PAGE_TOKENS * shape.value_dims);
+                let stop = self.keys.end.min((key / PAGE_TOKENS + 1) * PAGE_TOKENS);
+                while key < stop {
+                    let mut vectors = [s.splat(0.0); COLUMNS];
+                    for c in 0..COLUMNS {
+                        vectors[c] = E::load(s, value.add(c * 16));
+                    }
+                    for r in 0..ROWS {
+                        let weight = s.splat(*weights.add(r * TILE_TOKENS + key));
+                        for c in 0..COLUMNS {
+                            sums[r][c] = s.mul_add(weight, vectors[c], sums[r][c]);
+                        }
+                    }
+                    value = value.add(shape.value_dims);
+                    key += 1;
+                }
+            }
+            for r in 0..ROWS {
+                for c in 0..COLUMNS {
+                    s.store(out.add(r * shape.value_dims + c * 16), sums[r][c]);
+                }
+            }
+        }
+    }
+}

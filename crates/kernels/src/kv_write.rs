@@ -1,0 +1,164 @@
+//! Storing keys and values of new rows.
+
+use crate::kv_store::{KvError, KvStore, KvType, PAGE_TOKENS, RowPlace};
+use crate::rows::Strided;
+use crate::simd::{Kernel, LANES, Simd, dispatch};
+use crate::team::{Team, range_of};
+
+/// Below this many numbers one thread stores them all.
+const SMALL: usize = 4096;
+
+/// Stores the keys and values of `rows.len()` rows of a layer, each row at its own place: row `r`
+/// of `k` and of `v` has `kv_heads * head_dim` numbers. For f16, too large numbers become ±65504
+/// and are counted in [`KvStore::saturated`].
+///
+/// # Errors
+/// If a row's page table does not reach its position or names a page that does not exist; nothing
+/// is stored then.
+///
+/// # Panics
+/// If the layer does not exist or `k` or `v` is too short.
+pub fn store_kv(
+    team: &Team,
+    store: &mut KvStore,
+    layer: usize,
+    k: Strided,
+    v: Strided,
+    rows: &[RowPlace],
+) -> Result<(), KvError> {
+    let geometry = store.geometry();
+    for place in rows {
+        store.check_page_of(place)?;
+    }
+    let Some(last) = rows.len().checked_sub(1) else { return Ok(()) };
+    let width = geometry.kv_heads * geometry.head_dim;
+    let _ = (k.row(last, width), v.row(last, width));
+    let base = store.base_mut(rows.iter().map(|place| place.pages[place.position / PAGE_TOKENS]));
+    let write = Write {
+        base: Base(base),
+        page_bytes: geometry.page_bytes(),
+        key_bytes: geometry.key_bytes(),
+        head_dim: geometry.head_dim,
+        value_dims: geometry.value_dims(),
+        kv_type: geometry.kv_type,
+        offset: store.unit_offset(layer, 0),
+        unit_bytes: geometry.unit_bytes(),
+        rows,
+    };
+    let store = &*store;
+    // A part of the work is the keys or the values of one head: parts never share memory.
+    let parts = 2 * geometry.kv_heads;
+    let work = |worker: usize| {
+        for part in range_of(worker, team.threads(), parts) {
+            let (head, is_value) = (part / 2, part % 2 == 1);
+            let from = if is_value { v } else { k };
+            let kernel = WritePart { write: &write, from, head, is_value };
+            store.count_saturated(dispatch(team.isa(), kernel));
+        }
+    };
+    if rows.len() * width < SMALL {
+        (0..team.threads()).for_each(work);
+    } else {
+        team.run(work);
+    }
+    Ok(())
+}
+
+/// The store's memory, for workers that write different parts of it.
+#[derive(Clone, Copy)]
+struct Base(*mut u8);
+
+// SAFETY: the memory is borrowed mutably for the whole call; workers write disjoint parts.
+unsafe impl Sync for Base {}
+
+struct Write<'a> {
+    base: Base,
+    page_bytes: usize,
+    key_bytes: usize,
+    head_dim: usize,
+    value_dims: usize,
+    kv_type: KvType,
+    offset: usize,
+    unit_bytes: usize,
+    rows: &'a [RowPlace<'a>],
+}
+
+struct WritePart<'a> {
+    write: &'a Write<'a>,
+    from: Strided<'a>,
+    head: usize,
+    is_value: bool,
+}
+
+impl Kernel for WritePart<'_> {
+    /// How many numbers were saturated.
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> u64 {
+        let WritePart { write, from, head, is_value } = self;
+        let dims = write.head_dim;
+        let mut saturated = 0;
+        for (row, place) in write.rows.iter().enumerate() {
+            let numbers = &from.row(row, (head + 1) * dims)[head * dims..];
+            let (page, slot) =
+                (place.pages[place.position / PAGE_TOKENS], place.position % PAGE_TOKENS);
+            let unit = page as usize * write.page_bytes + write.offset + head * write.unit_bytes;
+            // SAFETY: `store_kv` checked the page and `unit_offset` the layer; the unit lies inside
+            // the page. No other worker touches this head's keys or values.
+            unsafe {
+                let unit = write.base.0.add(unit);
+                let values = unit.add(write.key_bytes);
+                match (write.kv_type, is_value) {
+                    (KvType::F32, false) => {
+                        let keys = unit.cast::<f32>().add(slot);
+                        for (d, &x) in numbers.iter().enumerate() {
+                            keys.add(d * PAGE_TOKENS).write(x);
+                        }
+                    }
+                    (KvType::F32, true) => {
+                        let to = values.cast::<f32>().add(slot * write.value_dims);
+                        to.copy_from_nonoverlapping(numbers.as_ptr(), dims);
+                    }
+                    (KvType::F16, false) => {
+                        let keys = unit.cast::<u16>().add(slot);
+                        saturated += to_f16(s, numbers, keys, PAGE_TOKENS);
+                    }
+                    (KvType::F16, true) => {
+                        let to = values.cast::<u16>().add(slot * write.value_dims);
+                        saturated += to_f16(s, numbers, to, 1);
+                    }
+                }
+            }
+        }
+        saturated
+    }
+}
+
+/// Rounds numbers to f16 and writes them `step` elements apart. Returns how many were too large.
+///
+/// # Safety
+/// `to` is writable at `0, step, 2 * step, …`, as many as there are numbers.
+#[inline(always)]
+unsafe fn to_f16<S: Simd>(s: S, numbers: &[f32], to: *mut u16, step: usize) -> u64 {
+    let greatest = s.splat(65504.0);
+    let least = s.splat(-65504.0);
+    let mut saturated = 0;
+    for (index, chunk) in numbers.chunks(LANES).enumerate() {
+        let x = s.load_partial(chunk, 0.0);
+        // Both keep NaN, their second argument.
+        let held = s.max(least, s.min(greatest, x));
+        for x in chunk {
+            saturated += u64::from(x.abs() > 65504.0);
+        }
+        let mut halves = [0u16; LANES];
+        // SAFETY: `halves` has 16 elements; for `to` the caller vouches.
+        unsafe {
+            s.store_f16(halves.as_mut_ptr(), held);
+            for (i, &half) in halves[..chunk.len()].iter().enumerate() {
+                to.add((index * LANES + i) * step).write(half);
+            }
+        }
+    }
+    saturated
+}
