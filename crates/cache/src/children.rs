@@ -2,7 +2,6 @@
 
 use crate::arena::{Arena, Id};
 use crate::compare::common_prefix;
-use crate::node::Node;
 
 /// Children in one chunk. A node has rarely more; where a hundred thousand conversations share a
 /// system prompt, chunks keep an insertion from moving all of them and let the newest among many be
@@ -35,7 +34,8 @@ pub(crate) struct Place {
     index: usize,
 }
 
-/// Children sorted by their token ids. Every method that compares takes the arena that holds them.
+/// Children sorted by their token ids. Every method that compares takes the
+/// arena of the nodes, which give their tokens.
 #[derive(Default)]
 pub(crate) struct Children {
     chunks: Vec<Chunk>,
@@ -50,8 +50,12 @@ impl Children {
     }
 
     /// The first place whose child is not `before`; children that are come first.
-    fn partition<P>(&self, nodes: &Arena<Node<P>>, before: impl Fn(&[u32]) -> bool) -> Place {
-        let before = |entry: &Entry| before(nodes[entry.id].tokens.as_slice());
+    fn partition<N: AsRef<[u32]>>(
+        &self,
+        nodes: &Arena<N>,
+        before: impl Fn(&[u32]) -> bool,
+    ) -> Place {
+        let before = |entry: &Entry| before(nodes[entry.id].as_ref());
         let starting_before = self.chunks.partition_point(|chunk| before(&chunk.entries[0]));
         let Some(chunk) = starting_before.checked_sub(1) else {
             return Place { chunk: 0, index: 0 };
@@ -60,12 +64,12 @@ impl Children {
     }
 
     /// Where a child with these tokens is or would be.
-    pub(crate) fn place<P>(&self, nodes: &Arena<Node<P>>, tokens: &[u32]) -> Place {
+    pub(crate) fn place<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Place {
         let place = self.partition(nodes, |child| child < tokens);
         // The end of one chunk is the start of the next, where the child itself would be.
         let past_end = self.chunks.get(place.chunk).is_some_and(|c| place.index == c.entries.len());
         let next = Place { chunk: place.chunk + 1, index: 0 };
-        if past_end && self.at(next).is_some_and(|id| nodes[id].tokens.as_slice() == tokens) {
+        if past_end && self.at(next).is_some_and(|id| nodes[id].as_ref() == tokens) {
             return next;
         }
         place
@@ -76,26 +80,26 @@ impl Children {
     }
 
     /// The child with exactly these tokens.
-    pub(crate) fn find<P>(&self, nodes: &Arena<Node<P>>, tokens: &[u32]) -> Option<Id> {
+    pub(crate) fn find<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Option<Id> {
         let id = self.at(self.place(nodes, tokens))?;
-        (nodes[id].tokens.as_slice() == tokens).then_some(id)
+        (nodes[id].as_ref() == tokens).then_some(id)
     }
 
     /// How many of `tokens` the child that shares most of them begins with. It is one of the two
     /// neighbours of the place where `tokens` would be.
-    pub(crate) fn longest<P>(&self, nodes: &Arena<Node<P>>, tokens: &[u32]) -> usize {
+    pub(crate) fn longest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
         let place = self.partition(nodes, |child| child < tokens);
         let before = match place.index.checked_sub(1) {
             Some(index) => self.at(Place { index, ..place }),
             None => None,
         };
         let after = self.at(place).or_else(|| self.at(Place { chunk: place.chunk + 1, index: 0 }));
-        let shared = |id: Id| common_prefix(nodes[id].tokens.as_slice(), tokens);
+        let shared = |id: Id| common_prefix(nodes[id].as_ref(), tokens);
         before.map_or(0, shared).max(after.map_or(0, shared))
     }
 
     /// The most recently used child that begins with `prefix`.
-    pub(crate) fn newest<P>(&self, nodes: &Arena<Node<P>>, prefix: &[u32]) -> Option<Id> {
+    pub(crate) fn newest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, prefix: &[u32]) -> Option<Id> {
         let start = self.partition(nodes, |child| child < prefix);
         let end = self.partition(nodes, |child| child < prefix || child.starts_with(prefix));
         let within = |number: usize| {

@@ -44,6 +44,12 @@ pub(crate) struct Node<P> {
     pub(crate) request: Arc<str>,
 }
 
+impl<P> AsRef<[u32]> for Node<P> {
+    fn as_ref(&self) -> &[u32] {
+        self.tokens.as_slice()
+    }
+}
+
 impl<P> Node<P> {
     pub(crate) fn children(&self, kind: Kind) -> &Children {
         match kind {

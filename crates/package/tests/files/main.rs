@@ -1,0 +1,8 @@
+//! Model files, their configurations, and where they come from, through the public interface.
+
+mod config;
+mod formats;
+#[cfg(feature = "hub")]
+mod hub;
+mod tiny;
+mod weights;
