@@ -285,13 +285,11 @@ impl<P: Copy + Eq> PrefixTree<P> {
     fn forget(&mut self, id: Id) {
         self.unlist(id);
         self.leave_parent(id);
-        let parent = self.nodes.remove(id).and_then(|node| node.parent);
-        if let Some(parent) = parent {
-            self.prune_root(parent);
-        }
+        self.nodes.remove(id);
     }
 
-    /// Removes a root below which nothing is left.
+    /// Removes a root below which nothing is left. Dropping a page does not, since another may be
+    /// about to take its place.
     pub(crate) fn prune_root(&mut self, id: Id) {
         let node = &self.nodes[id];
         let State::Root(namespace) = node.state else { return };
@@ -321,7 +319,11 @@ impl<P: Copy + Eq> PrefixTree<P> {
     pub(crate) fn trim_ghosts(&mut self, ghosts_max: usize) {
         while self.ghosts > ghosts_max {
             let Some((_, id)) = self.ghost_leaves.first().copied() else { return };
+            let parent = self.nodes[id].parent;
             self.drop_ghost(id);
+            if let Some(parent) = parent {
+                self.prune_root(parent);
+            }
         }
     }
 
