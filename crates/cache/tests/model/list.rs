@@ -194,6 +194,7 @@ impl List {
     ) -> Vec<usize> {
         self.operations += 1;
         let mut unused = Vec::new();
+        let mut last = None;
         for (number, &page) in pages.iter().enumerate() {
             let prefix = &tokens[..tokens.len().min((number + 1) * PAGE_TOKENS)];
             let Some(index) = self.insert_page(namespace, prefix, page, &mut unused) else {
@@ -203,7 +204,11 @@ impl List {
             let entry = &mut self.entries[index];
             entry.used = self.operations;
             entry.request = request.to_owned();
-            if number + 1 == pages.len() {
+            last = Some((entry.prefix.clone(), entry.page));
+        }
+        // Also where only a part of the sequence found room, what is held of it ends there.
+        for entry in &mut self.entries {
+            if Some((&entry.prefix, entry.page)) == last.as_ref().map(|(a, b)| (a, *b)) {
                 entry.ended = self.operations;
             }
         }

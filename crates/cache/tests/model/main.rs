@@ -35,7 +35,7 @@ enum Operation {
 }
 
 /// Sequences over three token ids that often share a prefix, and often differ inside a page.
-fn tokens() -> impl Strategy<Value = Vec<u32>> {
+fn tokens() -> impl Strategy<Value = Vec<u32>> + Clone {
     let tail = prop::collection::vec(0_u32..3, 0..24);
     (0_usize..3, 0_usize..70, tail, 0_u32..3).prop_map(|(base, cut, tail, first)| {
         let shared = (0..cut).map(|i| ((i * i + base * i / 7) % 3) as u32);
@@ -47,15 +47,24 @@ fn tokens() -> impl Strategy<Value = Vec<u32>> {
     })
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
-    let namespace = 0_usize..3;
+/// Sequences of which hundreds differ inside the same page.
+fn siblings() -> impl Strategy<Value = Vec<u32>> + Clone {
+    (12_u32..18, prop::collection::vec(0_u32..12, 1..5))
+        .prop_map(|(shared, tail)| (0..shared).chain(tail).collect())
+}
+
+fn operation(
+    namespaces: usize,
+    tokens: impl Strategy<Value = Vec<u32>> + Clone,
+) -> impl Strategy<Value = Operation> {
+    let namespace = 0..namespaces;
     prop_oneof![
-        12 => (namespace.clone(), tokens())
+        12 => (namespace.clone(), tokens.clone())
             .prop_map(|(namespace, prompt)| Operation::Start { namespace, prompt }),
         10 => (0_usize..8, prop::collection::vec(0_u32..3, 0..20))
             .prop_map(|(which, answer)| Operation::Finish { which, answer }),
         2 => (0_usize..8).prop_map(|which| Operation::Abort { which }),
-        4 => (namespace, tokens())
+        4 => (namespace, tokens)
             .prop_map(|(namespace, tokens)| Operation::Publish { namespace, tokens }),
         8 => (0_usize..6).prop_map(|pages| Operation::Evict { pages }),
         1 => Just(Operation::Clear),
@@ -209,11 +218,25 @@ proptest! {
 
     #[test]
     fn the_cache_does_what_a_list_does(
-        operations in prop::collection::vec(operation(), 1..120),
+        operations in prop::collection::vec(operation(3, tokens()), 1..120),
         pages_max in prop_oneof![2_usize..40, Just(usize::MAX)],
         ghosts_max in prop_oneof![Just(0_usize), 1_usize..12, Just(1_000)],
     ) {
         let mut pair = Pair::new(pages_max, ghosts_max);
+        for operation in operations {
+            pair.apply(operation);
+        }
+    }
+
+    #[test]
+    fn it_does_so_with_hundreds_of_siblings(
+        published in prop::collection::vec(siblings(), 100..300),
+        operations in prop::collection::vec(operation(1, siblings()), 1..80),
+    ) {
+        let mut pair = Pair::new(usize::MAX, 1_000);
+        for tokens in published {
+            pair.apply(Operation::Publish { namespace: 0, tokens });
+        }
         for operation in operations {
             pair.apply(operation);
         }
