@@ -29,6 +29,9 @@ pub(crate) trait Ops {
     /// `x W^T + bias`. Matrices that were loaded together give their outputs side by side.
     fn linear(&mut self, x: Rows, matrix: &Self::Matrix) -> Rows;
 
+    /// The logits of rows over the vocabulary: `x W^T` with the head's matrix.
+    fn unembed(&mut self, x: Rows, head: &Self::Matrix) -> Rows;
+
     /// Rotates the queries and keys of fused `q | k | v` rows by their positions.
     fn rope(&mut self, qkv: &mut Rows, heads: Heads);
 

@@ -35,6 +35,17 @@ impl FileBytes {
         let map = unsafe { memmap2::Mmap::map(&file)? };
         Ok(FileBytes(Storage::Mapped(map)))
     }
+
+    /// Gives the file's pages back to the operating system. They are read from the file again
+    /// when they are touched again.
+    pub(crate) fn release_pages(&self) {
+        if let Storage::Mapped(map) = &self.0 {
+            // SAFETY: the map is backed by the file and never written, so that a page that was
+            // given back holds the same bytes when it returns. If the system refuses, it keeps
+            // the pages, which costs memory and nothing else.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
 }
 
 impl From<Vec<u8>> for FileBytes {

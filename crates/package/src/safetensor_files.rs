@@ -127,6 +127,11 @@ impl SafeTensorFiles {
         }
     }
 
+    /// Gives the files' pages back to the operating system.
+    pub(crate) fn release_pages(&self) {
+        self.files.iter().for_each(|file| file.release_pages());
+    }
+
     /// Adds a file's tensors. The `safetensors` crate checks the header: shapes against byte
     /// ranges, ranges against each other and against the length of the file.
     fn add(&mut self, path: &Path, bytes: Arc<FileBytes>) -> Result<(), SafeTensorsError> {

@@ -65,7 +65,7 @@ impl<M: Send> Llama<M> {
         let last = ops.logit_rows(x);
         let normed = ops.rms_norm(&last, &self.final_norm);
         ops.tap(Site::FinalNorm, &normed);
-        let logits = ops.linear(normed, self.head.as_ref().unwrap_or(&self.token_embedding));
+        let logits = ops.unembed(normed, self.head.as_ref().unwrap_or(&self.token_embedding));
         ops.tap(Site::Logits, &logits);
         logits
     }

@@ -159,6 +159,10 @@ impl Ops for ReferenceOps<'_> {
         y
     }
 
+    fn unembed(&mut self, x: Rows, head: &Dense) -> Rows {
+        self.linear(x, head)
+    }
+
     fn rope(&mut self, qkv: &mut Rows, heads: Heads) {
         let Some(rope) = self.rope else { return };
         for (position, row) in qkv.data.chunks_exact_mut(qkv.width).enumerate() {

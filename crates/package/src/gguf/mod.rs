@@ -75,6 +75,11 @@ impl GgufFile {
         Ok(GgufFile { bytes, metadata, tensors })
     }
 
+    /// Gives the file's pages back to the operating system.
+    pub(crate) fn release_pages(&self) {
+        self.bytes.release_pages();
+    }
+
     /// The key-value part.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata

@@ -129,6 +129,15 @@ impl Weights {
         boxed
     }
 
+    /// Gives the files' pages back to the operating system, for when the weights have been brought
+    /// into another form. They are read again when they are touched again.
+    pub fn release_pages(&self) {
+        match &self.files {
+            Files::Gguf(file) => file.release_pages(),
+            Files::SafeTensors(files) => files.release_pages(),
+        }
+    }
+
     /// A matrix, checked against the configuration's shapes. The head of a tied model is the
     /// token embedding.
     ///
