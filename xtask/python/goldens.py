@@ -58,8 +58,14 @@ class Case:
     rows: int = 20
     config_style: int = 5  # the transformers version whose config.json is written
     prefix: bool = True  # GPT-2 only: names begin with `transformer.`
-    gguf_type: str | None = None  # None: a Hugging Face folder
-    extra: dict = field(default_factory=dict)
+    gguf_type: str | None = None  # of its matrices; None: a Hugging Face folder
+    gguf_other_types: dict = field(default_factory=dict)  # part of a name: type
+
+    def type_of(self, name):
+        """The GGUF type of the matrix that the model calls `name`."""
+        others = self.gguf_other_types.items()
+        kind = next((kind for part, kind in others if part in name), self.gguf_type)
+        return gguf.GGMLQuantizationType[kind]
 
 
 def llama(**options):
@@ -144,6 +150,18 @@ CASES = [
             ("Q4_1", True),
         ]
     ],
+    Case(
+        "gguf-llama-mixed",
+        "llama",
+        {**BLOCKS, "tie_word_embeddings": True, **rope(100000.0)},
+        gguf_type="Q4_0",
+        gguf_other_types={
+            "v_proj": "Q8_0",
+            "embed_tokens": "Q8_0",
+            "up_proj": "F16",
+            "layers.1.self_attn.k_proj": "F32",
+        },
+    ),
 ]
 
 
@@ -372,12 +390,13 @@ def gguf_tensors(case, model):
         yield name, value, value.ndim == 2 and "wpe" not in name
 
 
-def quantize_in_place(case, model, kind):
+def quantize_in_place(case, model):
     """Replaces each matrix of the model by what its quantized form stands for."""
     state = dict(model.named_parameters())
     with torch.no_grad():
         for name, value, is_matrix in gguf_tensors(case, model):
             if is_matrix:
+                kind = case.type_of(name)
                 # Quantization blocks lie within rows, so that Q/K's row order does not matter.
                 plain = state[name].detach().numpy()
                 plain = plain.T if ".c_" in name else plain
@@ -398,7 +417,7 @@ def llama3_factors(config):
 
 
 def write_gguf(case, model, folder):
-    kind, config = gguf.GGMLQuantizationType[case.gguf_type], model.config
+    config = model.config
     writer = gguf.GGUFWriter(folder / "model.gguf", case.kind)
     writer.add_name(case.name)
     writer.add_context_length(128)
@@ -425,7 +444,7 @@ def write_gguf(case, model, folder):
     writer.add_bos_token_id(END)
     writer.add_eos_token_id(END)
     for name, value, is_matrix in gguf_tensors(case, model):
-        tensor_kind = kind if is_matrix else gguf.GGMLQuantizationType.F32
+        tensor_kind = case.type_of(name) if is_matrix else gguf.GGMLQuantizationType.F32
         packed = gguf.quants.quantize(value, tensor_kind)
         writer.add_tensor(gguf_name(case.kind, name), packed, raw_dtype=tensor_kind)
     writer.write_header_to_file()
@@ -441,7 +460,7 @@ def record(case):
     for seed in range(1, 1000):
         model = make_model(case, seed)
         if case.gguf_type:
-            quantize_in_place(case, model, gguf.GGMLQuantizationType[case.gguf_type])
+            quantize_in_place(case, model)
         ids = np.random.default_rng(seed).integers(0, END, case.rows).tolist()
         continuation = greedy(model, ids)
         if continuation and len(set(continuation)) > GREEDY_TOKENS // 4:
