@@ -3,7 +3,7 @@
 mod packed;
 mod scratch;
 
-use kernels::{KvError, KvStore, RopeTable, RowPlace, Strided, Team};
+use kernels::{KvError, KvStore, RopeTable, RowPlace, Strided, Team, attention_pattern};
 
 pub(crate) use packed::{PackLoad, Packed};
 pub(crate) use scratch::Scratch;
@@ -56,12 +56,12 @@ impl FastOps<'_> {
         let point = TapPoint { layer: Some(layer), site: Site::Pattern };
         let Some(taps) = self.taps.as_mut().filter(|taps| taps.wants(point)) else { return };
         let positions = self.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
+        let scale = heads.scale();
         let mut pattern = Vec::with_capacity(heads.query * qkv.rows * positions);
         for head in 0..heads.query {
             for (row, &place) in self.places.iter().enumerate() {
                 let query = &qkv.row(row)[..heads.key_column()];
-                let scale = heads.scale();
-                pattern.extend(kernels::attention_pattern(self.kv, layer, query, place, head, scale));
+                pattern.extend(attention_pattern(self.kv, layer, query, place, head, scale));
                 pattern.resize((head * qkv.rows + row + 1) * positions, 0.0);
             }
         }
