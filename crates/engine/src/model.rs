@@ -134,6 +134,7 @@ impl Model {
             taps: if taps.any() { Some(taps) } else { None },
             scratch: &mut self.scratch,
             logits: std::mem::take(&mut self.logits),
+            narrowed: None,
             error: None,
         };
         let logits = self.transformer.forward(&mut ops);

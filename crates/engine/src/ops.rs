@@ -35,8 +35,15 @@ pub(crate) trait Ops {
     /// Rotates the queries and keys of fused `q | k | v` rows by their positions.
     fn rope(&mut self, qkv: &mut Rows, heads: Heads);
 
-    /// Keeps the keys and values of fused `q | k | v` rows, then lets each query attend to its
-    /// sequence up to itself. Gives `rows x (query heads * dim)`.
+    /// Keeps the keys and values of fused `q | k | v` rows.
+    fn keep(&mut self, layer: usize, qkv: &Rows, heads: Heads);
+
+    /// Once the last layer's keys and values are kept, only the rows whose logits are asked for
+    /// matter; an implementation may drop the others here.
+    fn narrow(&mut self, x: &mut Rows, qkv: &mut Rows);
+
+    /// Lets the query of each fused `q | k | v` row attend to its sequence up to itself. Gives
+    /// `rows x (query heads * dim)`.
     fn attention(&mut self, layer: usize, qkv: Rows, heads: Heads) -> Rows;
 
     /// GELU with the tanh approximation, or with the error function.
@@ -48,7 +55,7 @@ pub(crate) trait Ops {
     /// `x += y`.
     fn add(&mut self, x: &mut Rows, y: Rows);
 
-    /// The rows whose logits are asked for.
+    /// The rows whose logits are asked for, if not narrowed to them before.
     fn logit_rows(&mut self, x: Rows) -> Rows;
 
     /// The taps of this step, if any are wanted.

@@ -79,9 +79,13 @@ impl<M: Send> Gpt2<M> {
         ops.tap(at(Site::ResidualPre), x);
         let normed = ops.layer_norm(x, &block.attention_norm);
         ops.tap(at(Site::AttentionNorm), &normed);
-        let qkv = ops.linear(normed, &block.qkv);
+        let mut qkv = ops.linear(normed, &block.qkv);
         let sites = [Some(Site::Query), Some(Site::Key), Some(Site::Value)];
         ops.tap_qkv(layer, sites, &qkv, self.heads);
+        ops.keep(layer, &qkv, self.heads);
+        if layer + 1 == self.blocks.len() {
+            ops.narrow(x, &mut qkv);
+        }
         let mixed = ops.attention(layer, qkv, self.heads);
         ops.tap_heads(at(Site::Mixed), &mixed, 0, [self.heads.query, self.heads.dim]);
         let attention_out = ops.linear(mixed, &block.attention_output);

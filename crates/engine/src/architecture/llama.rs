@@ -82,6 +82,10 @@ impl<M: Send> Llama<M> {
         ops.rope(&mut qkv, self.heads);
         let sites = [Some(Site::RotatedQuery), Some(Site::RotatedKey), None];
         ops.tap_qkv(layer, sites, &qkv, self.heads);
+        ops.keep(layer, &qkv, self.heads);
+        if layer + 1 == self.blocks.len() {
+            ops.narrow(x, &mut qkv);
+        }
         let mixed = ops.attention(layer, qkv, self.heads);
         ops.tap_heads(at(Site::Mixed), &mixed, 0, [self.heads.query, self.heads.dim]);
         let attention_out = ops.linear(mixed, &block.attention_output);

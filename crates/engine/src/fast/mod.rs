@@ -24,11 +24,22 @@ pub(crate) struct FastOps<'a> {
     pub(crate) scratch: &'a mut Scratch,
     /// The buffer that the logits are written to.
     pub(crate) logits: Rows,
+    /// The places of the rows that are left, once they have been narrowed to the logit rows.
+    pub(crate) narrowed: Option<Vec<RowPlace<'a>>>,
     /// Why K/V could not be stored, if they could not; the step's results are void then.
     pub(crate) error: Option<KvError>,
 }
 
 impl FastOps<'_> {
+    /// A copy of the rows whose logits are asked for.
+    fn choose(&mut self, x: &Rows) -> Rows {
+        let mut chosen = self.scratch.take(self.logit_rows.len(), x.width);
+        for (to, &row) in chosen.data.chunks_exact_mut(x.width).zip(self.logit_rows) {
+            to.copy_from_slice(x.row(row));
+        }
+        chosen
+    }
+
     fn multiply(&mut self, x: &Rows, matrix: &Packed, out: &mut Rows) {
         let mut column = 0;
         for (index, block) in matrix.blocks.iter().enumerate() {
@@ -124,18 +135,35 @@ impl Ops for FastOps<'_> {
         kernels::rope(self.team, table, &mut qkv.data, qkv.width, turned, positions);
     }
 
+    fn keep(&mut self, layer: usize, qkv: &Rows, heads: Heads) {
+        let part = |offset| Strided { data: &qkv.data, stride: qkv.width, offset };
+        let (k, v) = (part(heads.key_column()), part(heads.value_column()));
+        match kernels::store_kv(self.team, self.kv, layer, k, v, self.places) {
+            Ok(()) => self.tap_pattern(layer, qkv, heads),
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn narrow(&mut self, x: &mut Rows, qkv: &mut Rows) {
+        // Taps see all rows of every layer, so nothing is dropped for them.
+        let all = self.logit_rows.iter().copied().eq(0..self.places.len());
+        if all || self.taps.is_some() {
+            return;
+        }
+        for rows in [x, qkv] {
+            let chosen = self.choose(rows);
+            self.scratch.give(std::mem::replace(rows, chosen));
+        }
+        self.narrowed = Some(self.logit_rows.iter().map(|&row| self.places[row]).collect());
+    }
+
     fn attention(&mut self, layer: usize, qkv: Rows, heads: Heads) -> Rows {
         let mut mixed = self.scratch.take(qkv.rows, heads.query * heads.dim);
-        let part = |offset| Strided { data: &qkv.data, stride: qkv.width, offset };
-        let (q, k, v) = (part(0), part(heads.key_column()), part(heads.value_column()));
-        match kernels::store_kv(self.team, self.kv, layer, k, v, self.places) {
-            Ok(()) => {
-                self.tap_pattern(layer, &qkv, heads);
-                let (scale, scratch) = (heads.scale(), &mut self.scratch.attention);
-                let out = &mut mixed.data;
-                kernels::attention(self.team, self.kv, layer, q, self.places, scale, out, scratch);
-            }
-            Err(error) => self.error = Some(error),
+        if self.error.is_none() {
+            let q = Strided { data: &qkv.data, stride: qkv.width, offset: 0 };
+            let places = self.narrowed.as_deref().unwrap_or(self.places);
+            let (out, scratch) = (&mut mixed.data, &mut self.scratch.attention);
+            kernels::attention(self.team, self.kv, layer, q, places, heads.scale(), out, scratch);
         }
         self.scratch.give(qkv);
         mixed
@@ -165,10 +193,10 @@ impl Ops for FastOps<'_> {
     }
 
     fn logit_rows(&mut self, x: Rows) -> Rows {
-        let mut chosen = self.scratch.take(self.logit_rows.len(), x.width);
-        for (to, &row) in chosen.data.chunks_exact_mut(x.width).zip(self.logit_rows) {
-            to.copy_from_slice(x.row(row));
+        if self.narrowed.is_some() {
+            return x;
         }
+        let chosen = self.choose(&x);
         self.scratch.give(x);
         chosen
     }

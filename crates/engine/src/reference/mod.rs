@@ -172,6 +172,12 @@ impl Ops for ReferenceOps<'_> {
         }
     }
 
+    /// Nothing is kept from call to call; attention finds keys and values in the rows.
+    fn keep(&mut self, _layer: usize, _qkv: &Rows, _heads: Heads) {}
+
+    /// Every row is computed to the end.
+    fn narrow(&mut self, _x: &mut Rows, _qkv: &mut Rows) {}
+
     fn attention(&mut self, layer: usize, qkv: Rows, heads: Heads) -> Rows {
         let (rows, dim) = (qkv.rows, heads.dim);
         let patterns: Vec<Vec<f32>> =
