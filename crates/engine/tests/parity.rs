@@ -27,13 +27,14 @@ const FLOAT_BOUND: f64 = 1e-4;
 /// to f16's 11 bits. With quantized weights activations are rounded to 8 bits, one part in 254 of
 /// the largest of 32, at each of seven matmuls a layer; random weights do not damp that as trained
 /// ones do.
-const ROUNDED: [(&str, f64); 6] = [
+const ROUNDED: [(&str, f64); 7] = [
     ("gguf-llama-f16", 2e-3),
     ("gguf-llama-bf16", 2e-3),
     ("gguf-llama-q8_0", 4e-2),
     ("gguf-llama-q4_0", 4e-2),
     ("gguf-llama-q4_1", 4e-2),
     ("gguf-gpt2-q8_0", 4e-2),
+    ("gguf-llama-mixed", 4e-2),
 ];
 
 fn open(name: &str) -> Package {
