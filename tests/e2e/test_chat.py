@@ -1,6 +1,7 @@
 """Chat completions through the official client, streamed and not."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -121,6 +122,18 @@ def test_n_gives_that_many_answers_which_a_seed_repeats(client):
     for index, whole in enumerate(first):
         parts = [c.delta.content or "" for k in chunks for c in k.choices if c.index == index]
         assert "".join(parts) == whole
+
+
+def test_answers_are_the_same_alone_and_in_company(client):
+    def answer(prompt):
+        messages = [{"role": "user", "content": prompt}]
+        options = {"temperature": 0.8, "seed": 11, "max_tokens": 24, "logprobs": True}
+        choice = chat(client, messages, **options).choices[0]
+        return choice.message.content, [token.logprob for token in choice.logprobs.content]
+
+    alone = [answer(prompt) for prompt in PROMPTS]
+    with ThreadPoolExecutor(len(PROMPTS)) as pool:
+        assert list(pool.map(answer, PROMPTS)) == alone, "the same bits"
 
 
 def test_logit_bias_forbids_a_token(client, server):
