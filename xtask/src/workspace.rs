@@ -13,9 +13,11 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The repository that this program was compiled in.
+    /// The repository that `cargo xtask` was called in.
     pub(crate) fn find() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .context("run this as `cargo xtask`, which says where the repository is")?;
+        let root = Path::new(&manifest)
             .parent()
             .context("xtask lies in a folder of the repository")?
             .to_path_buf();
