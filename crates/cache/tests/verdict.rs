@@ -209,6 +209,18 @@ fn a_fuller_page_replaces_a_partial_one() {
     assert_eq!((cache.stats().pages, cache.stats().tokens), (2, 20));
 }
 
+/// Regression: the namespace went away together with its only page, before the new one was there.
+#[test]
+fn a_namespaces_only_page_can_be_replaced() {
+    let mut cache = new_cache();
+    assert!(publish(&mut cache, &[1, 2], 0, "a").is_empty());
+    assert_eq!(publish(&mut cache, &[1, 2, 3], 1, "b"), [0]);
+    assert_eq!(cache.evict(1, "c", NOW), [1]);
+    assert!(publish(&mut cache, &[1, 2, 3, 4], 2, "d").is_empty(), "in the place of a ghost");
+    assert_eq!(verdict(&mut cache, &[1, 2, 3, 4, 5]).reused_tokens, 4);
+    assert_eq!((cache.stats().pages, cache.stats().ghosts), (1, 0));
+}
+
 #[test]
 fn what_does_not_fit_is_handed_back() {
     let everyone = Namespace::public();
