@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use package::{Part, Suffix, Weights};
+use package::{Config, Part, Suffix, Weights};
 
 use crate::error::LoadError;
 
@@ -42,6 +42,11 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
+    /// How the rows of the model that `config` describes divide.
+    pub(crate) fn of(config: &Config) -> Heads {
+        Heads { query: config.heads, kv: config.kv_heads, dim: config.head_dim }
+    }
+
     /// The column where the keys begin.
     pub(crate) fn key_column(&self) -> usize {
         self.query * self.dim

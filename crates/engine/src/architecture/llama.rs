@@ -4,7 +4,6 @@
 use package::{Config, LayerPart, Part};
 use rayon::prelude::*;
 
-use super::heads;
 use crate::error::LoadError;
 use crate::ops::{Load, Ops};
 use crate::rows::{Heads, Norm, Rows};
@@ -51,7 +50,7 @@ impl<M: Send> Llama<M> {
             blocks: (0..config.layers).into_par_iter().map(block).collect::<Result<_, _>>()?,
             final_norm: load.norm(Part::FinalNorm)?,
             head: if config.tied_head { None } else { Some(load.matrix(&[Part::Head])?) },
-            heads: heads(config),
+            heads: Heads::of(config),
             intermediate: config.intermediate,
         })
     }

@@ -7,7 +7,7 @@ use package::{Architecture, Config};
 
 use crate::error::LoadError;
 use crate::ops::{Load, Ops};
-use crate::rows::{Heads, Rows};
+use crate::rows::Rows;
 
 /// A model's weights, of whichever architecture it is.
 pub(crate) enum Transformer<M> {
@@ -34,9 +34,4 @@ impl<M: Send> Transformer<M> {
             Transformer::Llama(model) => model.forward(ops),
         }
     }
-}
-
-/// How the columns of this model's fused `q | k | v` rows divide.
-fn heads(config: &Config) -> Heads {
-    Heads { query: config.heads, kv: config.kv_heads, dim: config.head_dim }
 }

@@ -49,7 +49,10 @@ pub enum WeightsError {
         expected: Vec<usize>,
     },
     /// A norm or bias is stored in blocks.
-    #[error("tensor {name:?}: a vector of type {dtype} is not supported (F32, F16, BF16 are)", dtype = dtype.name())]
+    #[error(
+        "tensor {name:?}: a vector of type {dtype} is not supported (F32, F16, BF16 are)",
+        dtype = dtype.name()
+    )]
     VectorType {
         /// The tensor.
         name: String,
@@ -57,7 +60,10 @@ pub enum WeightsError {
         dtype: DType,
     },
     /// The caller asked for something that the architecture does not have.
-    #[error("a {architecture} model has no {suffix:?} of {part:?} of this kind", architecture = architecture.name())]
+    #[error(
+        "a {architecture} model has no {suffix:?} of {part:?} of this kind",
+        architecture = architecture.name()
+    )]
     NoSuchPart {
         /// The model family.
         architecture: Architecture,
