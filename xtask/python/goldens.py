@@ -1,9 +1,6 @@
-#!/usr/bin/env python3
 """Makes the small random models of the parity tests, and what transformers computes on them.
 
-    python3 -m venv .venv-goldens
-    .venv-goldens/bin/pip install -r xtask/python/goldens-requirements.txt
-    .venv-goldens/bin/python xtask/python/goldens.py
+Run by `cargo xtask goldens`, in an environment of its own.
 
 Each folder below `crates/engine/tests/goldens/` holds a model (`config.json` with
 `model.safetensors`, or `model.gguf`) and `goldens.safetensors`: the token ids of one prompt, the

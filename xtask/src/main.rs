@@ -21,6 +21,8 @@ Usage: cargo xtask CHORE
                     model tests doctests e2e
   tidy              the rules that rustfmt and clippy do not know
   e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
+  goldens           records the small random models of the parity tests, and what transformers
+                    computes on them, anew
   kl [--peer-logits FILE | --peer PROGRAM]
                     mean KL divergence of the engine (and of a peer) from a float forward";
 
@@ -44,6 +46,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "test" => test::run(&workspace, rest),
         "tidy" => tidy::run(&workspace),
         "e2e" => test::end_to_end(&workspace, rest),
+        "goldens" => tools::record_goldens(&workspace),
         "kl" => kl::run(&workspace, rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");

