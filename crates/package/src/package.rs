@@ -3,6 +3,7 @@
 use crate::config::{Config, ConfigError};
 use crate::gguf::{GgufError, GgufFile};
 use crate::map::FileBytes;
+use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::{Weights, WeightsError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub struct Package {
     pub config: Config,
     /// The weights, mapped.
     pub weights: Weights,
+    /// Turns text into token ids and back.
+    pub tokenizer: Tokenizer,
     /// The licence as the package names it, for instance `apache-2.0`.
     pub license: Option<String>,
 }
@@ -72,6 +75,28 @@ pub enum PackageError {
         /// What is wrong.
         error: WeightsError,
     },
+    /// There is no tokenizer, or none that is supported.
+    #[error("{path}: {error}", path = path.display())]
+    Tokenizer {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong.
+        error: TokenizerError,
+    },
+    /// The tokenizer has ids for which the token embedding has no row.
+    #[error(
+        "{path}: the tokenizer contradicts the weights: it has {tokens} tokens, the model's \
+         vocabulary {vocab}",
+        path = path.display()
+    )]
+    Vocabulary {
+        /// The file or directory.
+        path: PathBuf,
+        /// The tokenizer's highest id plus one.
+        tokens: usize,
+        /// Rows of the token embedding.
+        vocab: usize,
+    },
 }
 
 impl Package {
@@ -97,9 +122,12 @@ impl Package {
         let config = Config::from_gguf(&file).map_err(at)?;
         let license = file.metadata().string("general.license");
         let license = license.map_err(|error| at(error.into()))?.map(str::to_owned);
+        let tokenizer = Tokenizer::from_gguf(file.metadata());
+        let tokenizer = fitting(path, &config, tokenizer)?;
         let weights = Weights::from_gguf(file, &config)
             .map_err(|error| PackageError::Weights { path: path.to_owned(), error })?;
-        Ok(Package { name: name_of(path), path: path.to_owned(), config, weights, license })
+        let path = path.to_owned();
+        Ok(Package { name: name_of(&path), path, config, weights, tokenizer, license })
     }
 
     fn open_directory(path: &Path) -> Result<Package, PackageError> {
@@ -114,9 +142,30 @@ impl Package {
             .map_err(|error| PackageError::Config { path: config_path, error })?;
         let weights = Weights::from_safetensors(path, &config)
             .map_err(|error| PackageError::Weights { path: path.to_owned(), error })?;
+        let tokenizer = fitting(path, &config, Tokenizer::from_directory(path))?;
         let license = read_text(&path.join("README.md"))?.as_deref().and_then(license_of_readme);
-        Ok(Package { name: name_of(path), path: path.to_owned(), config, weights, license })
+        let path = path.to_owned();
+        Ok(Package { name: name_of(&path), path, config, weights, tokenizer, license })
     }
+}
+
+/// A tokenizer that gives no id beyond the model's vocabulary. (The vocabulary may be larger: it
+/// is often padded.)
+fn fitting(
+    path: &Path,
+    config: &Config,
+    tokenizer: Result<Tokenizer, TokenizerError>,
+) -> Result<Tokenizer, PackageError> {
+    let path = path.to_owned();
+    let tokenizer = match tokenizer {
+        Ok(tokenizer) => tokenizer,
+        Err(error) => return Err(PackageError::Tokenizer { path, error }),
+    };
+    let (tokens, vocab) = (tokenizer.vocab_size(), config.vocab);
+    if tokens > vocab {
+        return Err(PackageError::Vocabulary { path, tokens, vocab });
+    }
+    Ok(tokenizer)
 }
 
 fn read_gguf(path: &Path) -> Result<GgufFile, PackageError> {

@@ -4,5 +4,6 @@ mod config;
 mod formats;
 #[cfg(feature = "hub")]
 mod hub;
+mod package;
 mod tiny;
 mod weights;
