@@ -1,4 +1,5 @@
-//! Measures the matmul: `matmul_rate [THREADS] [TYPE...]`, medians of 5.
+//! Measures the matmul: `matmul_rate [THREADS] [TYPE...]`, best of short samples, so
+//! that other work on the machine disturbs little.
 //!
 //! One row reads copies of the matrix in turn, so that it comes from memory;
 //! the rate of that is given in GB/s too.
@@ -16,7 +17,10 @@ const TYPES: [(&str, WeightType); 6] = [
 ];
 /// Copies of a matrix together are at least this large.
 const FROM_MEMORY_BYTES: usize = 192 << 20;
-const OPERATIONS: f64 = 3e9;
+/// Operations of one sample: a fraction of a millisecond.
+const SAMPLE_OPERATIONS: f64 = 1e8;
+/// How long each rate is measured.
+const SECONDS: f64 = 0.15;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -28,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
             continue;
         }
-        for (outputs, inputs) in [(1536, 576), (576, 1536), (960, 576), (2048, 8192)] {
+        for (outputs, inputs) in [(32, 32), (1536, 576), (576, 1536), (960, 576), (2048, 8192)] {
             measure(&team, name, weight_type, outputs, inputs)?;
         }
     }
@@ -66,20 +70,21 @@ fn measure(
         input.set(team, &x, rows, inputs, weight_type);
         let mut out = vec![0.0; rows * outputs];
         let operations = 2.0 * (rows * outputs * inputs) as f64;
-        let calls = ((OPERATIONS / operations) as usize + 1).max(copies);
-        let mut seconds: Vec<f64> = (0..5)
-            .map(|_| {
-                let start = Instant::now();
-                for call in 0..calls {
-                    matmul(team, &packed[call % copies], &input, &mut out);
-                }
-                start.elapsed().as_secs_f64() / calls as f64
-            })
-            .collect();
-        seconds.sort_by(f64::total_cmp);
-        print!(" | {rows}: {:.0} GOP/s", operations / seconds[2] * 1e-9);
+        let calls = (SAMPLE_OPERATIONS / operations).ceil() as usize;
+        let (mut best, mut next) = (f64::INFINITY, 0);
+        let begin = Instant::now();
+        while begin.elapsed().as_secs_f64() < SECONDS {
+            let start = Instant::now();
+            for _ in 0..calls {
+                matmul(team, &packed[next % copies], &input, &mut out);
+                next += 1;
+            }
+            best = best.min(start.elapsed().as_secs_f64() / calls as f64);
+        }
+        print!(" | {rows}: {:.0} GOP/s", operations / best * 1e-9);
         if rows == 1 {
-            print!(" {:.1} GB/s", bytes as f64 / seconds[2] * 1e-9);
+            print!(" {:.2} us", best * 1e6);
+            print!(" {:.1} GB/s", bytes as f64 / best * 1e-9);
         }
     }
     println!();

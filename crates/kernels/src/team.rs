@@ -117,19 +117,20 @@ impl Team {
         let job = Job { call: call::<F>, data: std::ptr::from_ref(&f).cast() };
         // SAFETY: the lock keeps other regions out, and no worker reads the
         // job between regions, which end below only when all are done.
-        unsafe { *self.shared.job.get() = job };
-        self.shared.pending.0.store(self.workers.len(), Ordering::Relaxed);
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        unsafe { *self.shared.fork.0.job.get() = job };
+        let regions = self.shared.fork.0.regions.fetch_add(1, Ordering::SeqCst) + 1;
         self.shared.start.notify();
         let own = catch_unwind(AssertUnwindSafe(|| f(0)));
         // Also after a panic: the workers still use `f`.
-        self.shared.done.wait(self.spins, || self.shared.pending.0.load(Ordering::SeqCst) == 0);
-        let of_worker = lock(&self.shared.panic).take();
+        let target = regions * self.workers.len() as u64;
+        let finished = || self.shared.finished.0.load(Ordering::SeqCst) == target;
+        self.shared.done.wait(self.spins, finished);
+        let panicked = self.shared.panic_of_worker();
         drop(guard);
         if let Err(panic) = own {
             resume_unwind(panic);
         }
-        if let Some(panic) = of_worker {
+        if let Some(panic) = panicked {
             resume_unwind(panic);
         }
     }
@@ -151,7 +152,7 @@ pub(crate) fn range_of(worker: usize, threads: usize, count: usize) -> Range<usi
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.shared.fork.0.regions.fetch_add(1, Ordering::SeqCst);
         self.shared.start.notify();
         for worker in self.workers.drain(..) {
             // A worker catches every panic of a job, so this cannot fail.
@@ -179,22 +180,29 @@ unsafe fn call<F: Fn(usize) + Sync>(data: *const (), worker: usize) {
 #[repr(align(128))]
 struct Padded<T>(T);
 
-struct Shared {
-    /// Counts regions; a change starts one.
-    epoch: Padded<AtomicU64>,
-    /// Workers that have not finished the region.
-    pending: Padded<AtomicUsize>,
+/// What starts a region: on one cache line, because a worker needs both.
+struct Fork {
+    /// How many regions have begun; a change starts one.
+    regions: AtomicU64,
     job: UnsafeCell<Job>,
+}
+
+struct Shared {
+    fork: Padded<Fork>,
+    /// How often a worker finished its part of a region, ever.
+    finished: Padded<AtomicU64>,
     start: Gate,
     done: Gate,
     stop: AtomicBool,
+    /// Whether `panic` holds something.
+    panicked: AtomicBool,
     /// The first panic of a worker in this region.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 // SAFETY: `job` is written only by the thread that holds `Team::running`, while
-// `pending` is 0, and read by workers only after they saw the epoch change,
-// before they decrement `pending`; it points to a `Sync` closure that outlives
+// no region runs, and read by workers only after they saw `regions` change,
+// before they add to `finished`; it points to a `Sync` closure that outlives
 // the region.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer is never used outside a region.
@@ -204,36 +212,47 @@ impl Default for Shared {
     fn default() -> Self {
         let job = Job { call: call::<fn(usize)>, data: std::ptr::null() };
         Shared {
-            epoch: Padded::default(),
-            pending: Padded::default(),
-            job: UnsafeCell::new(job),
+            fork: Padded(Fork { regions: AtomicU64::new(0), job: UnsafeCell::new(job) }),
+            finished: Padded::default(),
             start: Gate::default(),
             done: Gate::default(),
             stop: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
         }
+    }
+}
+
+impl Shared {
+    /// Takes the panic of a worker, once all have finished.
+    fn panic_of_worker(&self) -> Option<Box<dyn Any + Send>> {
+        if !self.panicked.load(Ordering::Acquire) {
+            return None;
+        }
+        self.panicked.store(false, Ordering::Relaxed);
+        lock(&self.panic).take()
     }
 }
 
 fn work(shared: &Shared, worker: usize, spins: usize) {
     let mut seen = 0;
     loop {
-        shared.start.wait(spins, || shared.epoch.0.load(Ordering::SeqCst) != seen);
-        // Regions do not overlap, so the epoch moved by one.
+        shared.start.wait(spins, || shared.fork.0.regions.load(Ordering::SeqCst) != seen);
+        // Regions do not overlap, so it moved by one.
         seen += 1;
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
-        // SAFETY: a region has begun and does not end before `pending` is 0.
-        let job = unsafe { *shared.job.get() };
-        // SAFETY: `run` keeps the closure alive until `pending` is 0.
+        // SAFETY: a region has begun and does not end before this worker finishes.
+        let job = unsafe { *shared.fork.0.job.get() };
+        // SAFETY: `run` keeps the closure alive until all workers have finished.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, worker) }));
         if let Err(panic) = result {
             lock(&shared.panic).get_or_insert(panic);
+            shared.panicked.store(true, Ordering::Release);
         }
-        if shared.pending.0.fetch_sub(1, Ordering::SeqCst) == 1 {
-            shared.done.notify();
-        }
+        shared.finished.0.fetch_add(1, Ordering::SeqCst);
+        shared.done.notify();
     }
 }
 
