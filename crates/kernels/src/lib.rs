@@ -14,12 +14,15 @@
 mod attention;
 mod disjoint;
 mod elementary;
+mod elementwise;
 mod isa;
 mod kv_store;
 mod kv_write;
+mod logits;
 mod math;
 mod matmul;
 mod memory;
+mod norm;
 mod packed;
 mod quantize;
 mod rope;
@@ -29,15 +32,18 @@ mod team;
 mod weights;
 
 pub use attention::{AttentionScratch, SEGMENT_TOKENS, TILE_TOKENS, attention, attention_pattern};
+pub use elementwise::{add, gather_rows, gelu, gelu_tanh, silu, silu_mul};
 pub use isa::{Isa, IsaError};
 pub use kv_store::{
     KvError, KvGeometry, KvStore, KvType, MAX_HEAD_DIM, PAGE_TOKENS, PageId, RowPlace,
 };
 pub use kv_write::store_kv;
+pub use logits::{argmax, log_softmax, log_sum_exp, softmax};
 pub use matmul::{matmul, matmul_batch_dependent};
+pub use norm::{layer_norm, rms_norm};
 pub use packed::{PackError, PackedMatrix};
 pub use quantize::ActivationRows;
-pub use rope::{RopeError, RopeScaling, RopeTable};
+pub use rope::{RopeError, RopeScaling, RopeTable, rope};
 pub use rows::Strided;
 pub use team::{Team, TeamError};
 pub use weights::{MatrixSource, RowOrder, WeightType};

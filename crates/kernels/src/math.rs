@@ -2,18 +2,19 @@
 //! instruction set, whatever the neighbouring lanes hold.
 
 use crate::simd::Simd;
+use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
-/// log2 e as a float, and what that float lacks.
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
-const LOG2_E_REST: f32 = 1.925_963_1e-8;
+/// ln 2 in two parts. The first has ten bits, so that its product with an exponent is exact, fused
+/// or not (Cephes, `expf.c`).
+const LN_2_HIGH: f32 = 0.693_359_4;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// 2^n * 2^r for whole `n` in -126..=127 and `|r|` up to about a half.
 #[inline(always)]
 fn exp2_parts<S: Simd>(s: S, n: S::F32, r: S::F32) -> S::F32 {
     // (2^r - 1) / r on -0.5..=0.5, fitted at Chebyshev's nodes; with the rounding of the
     // coefficients the relative error is 1e-8, below the arithmetic's own.
-    const COEFFICIENTS: [f32; 5] =
-        [1.339_086_3e-3, 9.618_083e-3, 5.550_357e-2, 2.402_265_1e-1, 6.931_471_8e-1];
+    const COEFFICIENTS: [f32; 5] = [1.339_086_3e-3, 9.618_083e-3, 5.550_357e-2, 2.402_265e-1, LN_2];
     let mut sum = s.splat(1.545_316_3e-4);
     for coefficient in COEFFICIENTS {
         sum = s.mul_add(sum, r, s.splat(coefficient));
@@ -35,9 +36,9 @@ pub(crate) fn exp2<S: Simd>(s: S, x: S::F32) -> S::F32 {
 pub(crate) fn exp<S: Simd>(s: S, x: S::F32) -> S::F32 {
     let x = s.max(s.splat(-86.6), s.min(s.splat(86.6), x));
     let n = s.round(s.mul(x, s.splat(LOG2_E)));
-    let zero = s.splat(0.0);
-    let r = s.mul_add(x, s.splat(LOG2_E), s.sub(zero, n));
-    exp2_parts(s, n, s.mul_add(x, s.splat(LOG2_E_REST), r))
+    let r = s.mul_add(n, s.splat(-LN_2_HIGH), x);
+    let r = s.mul_add(n, s.splat(-LN_2_LOW), r);
+    exp2_parts(s, n, s.mul(r, s.splat(LOG2_E)))
 }
 
 /// `x / (1 + e^-y)`
@@ -54,7 +55,7 @@ pub(crate) fn times_sigmoid<S: Simd>(s: S, x: S::F32, y: S::F32) -> S::F32 {
 pub(crate) fn gelu<S: Simd>(s: S, x: S::F32) -> S::F32 {
     const NEAR: [f32; 5] =
         [4.991_194_2e-3, -2.676_813_5e-2, 1.128_199_3e-1, -3.761_253_4e-1, 1.283_791_7e-1];
-    let z = s.mul(x, s.splat(std::f32::consts::FRAC_1_SQRT_2));
+    let z = s.mul(x, s.splat(FRAC_1_SQRT_2));
     let t = s.abs(z);
     let square = s.mul(z, z);
     let mut near = s.splat(-5.967_617e-4);
@@ -80,6 +81,6 @@ pub(crate) fn gelu<S: Simd>(s: S, x: S::F32) -> S::F32 {
 #[inline(always)]
 pub(crate) fn gelu_tanh<S: Simd>(s: S, x: S::F32) -> S::F32 {
     let cubic = s.mul_add(s.mul(x, x), s.splat(0.044_715), s.splat(1.0));
-    let twice_y = s.mul(s.mul(x, s.splat(1.595_769_1)), cubic);
+    let twice_y = s.mul(s.mul(x, s.splat(1.595_769)), cubic);
     times_sigmoid(s, x, twice_y)
 }

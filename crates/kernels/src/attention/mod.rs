@@ -84,11 +84,7 @@ pub fn attention(
         out.len(),
         rows.len()
     );
-    let shape = Shape {
-        head_dim: geometry.head_dim,
-        value_dims: geometry.value_dims(),
-        unit_bytes: geometry.unit_bytes(),
-    };
+    let shape = Shape { head_dim: geometry.head_dim, value_dims: geometry.value_dims() };
     let AttentionScratch { plan, workers, partials } = scratch;
     plan.make(rows, geometry.kv_heads, heads / geometry.kv_heads, team.threads());
     for last in plan.last_rows() {

@@ -69,8 +69,6 @@ pub(super) struct Shape {
     pub(super) head_dim: usize,
     /// `head_dim` rounded up to 16.
     pub(super) value_dims: usize,
-    /// Bytes of keys and values of a unit, which lie side by side.
-    pub(super) unit_bytes: usize,
 }
 
 /// Sixteen lanes, aligned so that no vector straddles cache lines.
