@@ -2,7 +2,7 @@
 
 use crate::kv_store::{KvError, KvStore, KvType, PAGE_TOKENS, RowPlace};
 use crate::rows::Strided;
-use crate::simd::{Kernel, LANES, Simd, dispatch};
+use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::{Team, range_of};
 
 /// Below this many numbers one thread stores them all.
@@ -53,7 +53,7 @@ pub fn store_kv(
             let (head, is_value) = (part / 2, part % 2 == 1);
             let from = if is_value { v } else { k };
             let kernel = WritePart { write: &write, from, head, is_value };
-            store.count_saturated(dispatch(team.isa(), kernel));
+            store.count_saturated(dispatch_float(team.isa(), kernel));
         }
     };
     if rows.len() * width < SMALL {

@@ -2,7 +2,7 @@
 
 use crate::elementary;
 use crate::math;
-use crate::simd::{Kernel, LANES, Simd, dispatch};
+use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::Team;
 
 /// `out = e^logits / sum(e^logits)`. The sum is taken in double precision.
@@ -14,7 +14,7 @@ use crate::team::Team;
 pub fn softmax(team: &Team, logits: &[f32], out: &mut [f32]) {
     assert_eq!(logits.len(), out.len(), "a probability for each logit");
     let Some(&greatest) = argmax(team, logits).and_then(|i| logits.get(i)) else { return };
-    let sum = dispatch(team.isa(), SumExp { logits, greatest, out: Some(&mut *out) });
+    let sum = dispatch_float(team.isa(), SumExp { logits, greatest, out: Some(&mut *out) });
     let factor = (1.0 / sum) as f32;
     out.iter_mut().for_each(|x| *x *= factor);
 }
@@ -25,7 +25,7 @@ pub fn log_sum_exp(team: &Team, logits: &[f32]) -> f64 {
     let Some(&greatest) = argmax(team, logits).and_then(|i| logits.get(i)) else {
         return f64::NEG_INFINITY;
     };
-    let sum = dispatch(team.isa(), SumExp { logits, greatest, out: None });
+    let sum = dispatch_float(team.isa(), SumExp { logits, greatest, out: None });
     f64::from(greatest) + elementary::ln(sum)
 }
 
@@ -44,7 +44,7 @@ pub fn log_softmax(team: &Team, logits: &[f32], out: &mut [f32]) {
 /// The index of the greatest logit, the lowest of several; NaN is less than everything. `None`
 /// where there is no logit.
 pub fn argmax(team: &Team, logits: &[f32]) -> Option<usize> {
-    let greatest = dispatch(team.isa(), Greatest(logits));
+    let greatest = dispatch_float(team.isa(), Greatest(logits));
     let found = logits.iter().position(|&x| x == greatest);
     // All NaN: the first.
     found.or(if logits.is_empty() { None } else { Some(0) })

@@ -2,7 +2,7 @@
 //! al., 2016, <https://arxiv.org/abs/1607.06450>). Each row is normalized on its own.
 
 use crate::disjoint::Disjoint;
-use crate::simd::{Kernel, LANES, Simd, dispatch};
+use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::{Team, range_of};
 
 /// Values below which one thread is faster than a team.
@@ -45,7 +45,7 @@ fn normalize(team: &Team, x: &[f32], norm: Norm, out: &mut [f32]) {
     assert!(width > 0 && x.len() == out.len() && x.len().is_multiple_of(width), "whole rows");
     assert!(norm.bias.is_none_or(|bias| bias.len() == width), "a bias for each gain");
     if x.len() < ALONE_VALUES {
-        dispatch(team.isa(), NormRows { x, norm, out });
+        dispatch_float(team.isa(), NormRows { x, norm, out });
         return;
     }
     let out = Disjoint::new(out);
@@ -54,7 +54,7 @@ fn normalize(team: &Team, x: &[f32], norm: Norm, out: &mut [f32]) {
         let range = rows.start * width..rows.end * width;
         // SAFETY: the ranges of different workers do not overlap.
         let out = unsafe { out.part(range.clone()) };
-        dispatch(team.isa(), NormRows { x: &x[range], norm, out });
+        dispatch_float(team.isa(), NormRows { x: &x[range], norm, out });
     });
 }
 

@@ -3,7 +3,7 @@
 
 use crate::disjoint::Disjoint;
 use crate::elementary::{pow, sin_cos};
-use crate::simd::{Kernel, LANES, Simd, dispatch};
+use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::{Team, range_of};
 use std::f64::consts::TAU;
 
@@ -197,7 +197,7 @@ pub fn rope(
         for row in rows {
             // SAFETY: rows do not overlap (`width <= stride`), and each is worked on once.
             let heads = unsafe { shared.part(row * stride..row * stride + width) };
-            dispatch(team.isa(), Turn { table, heads, position: positions[row] });
+            dispatch_float(team.isa(), Turn { table, heads, position: positions[row] });
         }
     };
     if positions.len() * width < ALONE_VALUES {

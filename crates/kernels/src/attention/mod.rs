@@ -16,7 +16,7 @@ use crate::disjoint::Disjoint;
 use crate::kv_store::{KvStore, KvType, PAGE_TOKENS, RowPlace};
 use crate::math::exp2;
 use crate::rows::Strided;
-use crate::simd::{Kernel, Simd, dispatch};
+use crate::simd::{Kernel, Simd, dispatch_float};
 use crate::team::{Team, range_of};
 use plan::{Job, Plan};
 use tile::{Element, Lanes, Partial, SEGMENT_PAGES, Shape, TILE_ROWS, Tile, Unit};
@@ -122,10 +122,16 @@ fn run(team: &Team, call: Call, plan: &Plan, workers: &mut [Worker]) {
         let jobs = plan.jobs_of(worker);
         match call.store.geometry().kv_type {
             KvType::F32 => {
-                dispatch(team.isa(), RunJobs::<f32>(call, jobs, worker_memory, [Unit::NONE; _]));
+                dispatch_float(
+                    team.isa(),
+                    RunJobs::<f32>(call, jobs, worker_memory, [Unit::NONE; _]),
+                );
             }
             KvType::F16 => {
-                dispatch(team.isa(), RunJobs::<u16>(call, jobs, worker_memory, [Unit::NONE; _]));
+                dispatch_float(
+                    team.isa(),
+                    RunJobs::<u16>(call, jobs, worker_memory, [Unit::NONE; _]),
+                );
             }
         }
     };
@@ -137,7 +143,7 @@ fn run(team: &Team, call: Call, plan: &Plan, workers: &mut [Worker]) {
     if !plan.merges.is_empty() {
         team.run(|worker| {
             let merges = &plan.merges[range_of(worker, team.threads(), plan.merges.len())];
-            dispatch(team.isa(), RunMerges(call, merges));
+            dispatch_float(team.isa(), RunMerges(call, merges));
         });
     }
 }

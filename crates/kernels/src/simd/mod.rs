@@ -60,6 +60,24 @@ pub(crate) fn offset_w8(isa: Isa) -> bool {
     }
 }
 
+/// As [`dispatch`], for a kernel without byte dot products: on it AVX-VNNI and AVX2 are one set,
+/// so it is compiled once for both.
+///
+/// # Panics
+/// If this processor does not have `isa`.
+pub(crate) fn dispatch_float<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+    assert!(isa.is_available(), "instruction set {isa} is not available");
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the assertion above found every feature of the set.
+        Isa::Avx512 => unsafe { run_avx512(kernel) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above; AVX-VNNI's set includes AVX2's.
+        Isa::AvxVnni | Isa::Avx2 => unsafe { run_avx2(kernel) },
+        _ => kernel.run(scalar::Scalar),
+    }
+}
+
 /// # Safety
 /// The processor must have the features of [`Isa::Avx512`].
 #[cfg(target_arch = "x86_64")]
