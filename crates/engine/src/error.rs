@@ -9,6 +9,14 @@ pub enum LoadError {
     /// A weight is missing or cannot be read.
     #[error(transparent)]
     Weights(#[from] package::WeightsError),
+    /// A weight cannot be brought into the kernels' form.
+    #[error("{part}: {source}")]
+    Pack {
+        /// Which matrix.
+        part: String,
+        /// What is wrong with it.
+        source: kernels::PackError,
+    },
     /// The rotary embedding cannot be computed.
     #[error(transparent)]
     Rope(#[from] kernels::RopeError),

@@ -5,11 +5,14 @@
 
 mod architecture;
 mod error;
+mod fast;
+mod model;
 mod ops;
 mod reference;
 mod rows;
 mod taps;
 
 pub use error::{ForwardError, LoadError};
+pub use model::{Batch, Model};
 pub use reference::Reference;
 pub use taps::{NoTaps, Site, TapPoint, Taps};

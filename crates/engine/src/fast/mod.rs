@@ -102,7 +102,7 @@ impl Ops for FastOps<'_> {
     fn layer_norm(&mut self, x: &Rows, norm: &Norm) -> Rows {
         let mut y = self.scratch.take(x.rows, x.width);
         let (gain, bias) = (&norm.gain, &norm.bias);
-        kernels::layer_norm(self.team, &x.data, gain, bias, norm.epsilon, &mut y.data);
+        kernels::layer_norm(self.team, &x.data, gain, Some(bias), norm.epsilon, &mut y.data);
         y
     }
 
@@ -182,7 +182,7 @@ impl Ops for FastOps<'_> {
         let width = gate_up.width / 2;
         let mut out = self.scratch.take(gate_up.rows, width);
         let half = |offset| Strided { data: &gate_up.data, stride: gate_up.width, offset };
-        kernels::silu_mul(self.team, half(0), half(width), &mut out.data, width);
+        kernels::silu_mul(self.team, half(0), half(width), width, &mut out.data);
         self.scratch.give(gate_up);
         out
     }

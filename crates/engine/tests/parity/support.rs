@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engine::{TapPoint, Taps};
+use engine::{Batch, Model, TapPoint, Taps};
+use kernels::{KvStore, PAGE_TOKENS, PageId, RowPlace};
 use safetensors::SafeTensors;
 
 /// A tensor: its shape and values.
@@ -72,8 +73,11 @@ impl Taps for Recording {
     }
 }
 
-/// The largest difference, as a share of the reference's largest magnitude.
-pub(crate) fn relative_difference(got: &[f32], reference: &[f32]) -> f64 {
+/// How far values are from a reference.
+pub(crate) type Distance = fn(&[f32], &[f32]) -> f64;
+
+/// The largest difference of any number, as a share of the reference's largest magnitude.
+pub(crate) fn largest_difference(got: &[f32], reference: &[f32]) -> f64 {
     assert_eq!(got.len(), reference.len());
     let largest = reference.iter().fold(0.0f64, |largest, &x| largest.max(f64::from(x.abs())));
     got.iter().zip(reference).fold(0.0, |worst, (&got, &reference)| {
@@ -83,20 +87,65 @@ pub(crate) fn relative_difference(got: &[f32], reference: &[f32]) -> f64 {
     })
 }
 
-/// The tap that differs most, over the same taps in both.
-pub(crate) fn worst_tap(got: &Tensors, reference: &Tensors) -> (String, f64) {
+/// The root of the squared differences' sum, as a share of the reference's.
+pub(crate) fn square_difference(got: &[f32], reference: &[f32]) -> f64 {
+    assert_eq!(got.len(), reference.len());
+    let square = |x: f32| f64::from(x).powi(2);
+    let differences: f64 = got.iter().zip(reference).map(|(&a, &b)| square(a - b)).sum();
+    let ratio = (differences / reference.iter().copied().map(square).sum::<f64>()).sqrt();
+    // A NaN must not hide behind a comparison.
+    if ratio.is_nan() { f64::INFINITY } else { ratio }
+}
+
+/// The tap that differs most by `distance`, over the same taps in both.
+pub(crate) fn worst_tap(got: &Tensors, reference: &Tensors, distance: Distance) -> (String, f64) {
     let names = |tensors: &Tensors| tensors.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(got), names(reference));
     let mut worst = (String::new(), 0.0);
     for (name, reference) in reference {
         let got = &got[name];
         assert_eq!(got.shape, reference.shape, "shape of {name}");
-        let difference = relative_difference(&got.values, &reference.values);
+        let difference = distance(&got.values, &reference.values);
         if difference > worst.1 {
             worst = (name.clone(), difference);
         }
     }
     worst
+}
+
+/// One sequence of the fast path, with its own K/V.
+pub(crate) struct Sequence {
+    kv: KvStore,
+    pages: Vec<PageId>,
+    length: usize,
+}
+
+impl Sequence {
+    /// An empty sequence with room for `capacity` tokens.
+    pub(crate) fn new(model: &Model, capacity: usize) -> Sequence {
+        let pages = capacity.div_ceil(PAGE_TOKENS);
+        let mut kv = KvStore::new(model.kv_geometry(), pages).unwrap();
+        // Pages in descending order, so that a page's number is never its place by luck.
+        let pages: Vec<PageId> = (0..pages as PageId).rev().collect();
+        pages.iter().for_each(|&page| kv.zero_page(page));
+        Sequence { kv, pages, length: 0 }
+    }
+
+    /// Appends `tokens` in one step and gives the logits of its rows `logit_rows`.
+    pub(crate) fn append(
+        &mut self,
+        model: &mut Model,
+        tokens: &[u32],
+        logit_rows: &[usize],
+        taps: &mut dyn Taps,
+    ) -> Vec<f32> {
+        let positions = self.length..self.length + tokens.len();
+        let places: Vec<RowPlace> =
+            positions.map(|position| RowPlace { pages: &self.pages, position }).collect();
+        let batch = Batch { tokens, places: &places, logit_rows };
+        self.length += tokens.len();
+        model.forward(&mut self.kv, &batch, taps).unwrap().to_vec()
+    }
 }
 
 /// The largest logit's id; the lowest of equals.
