@@ -101,7 +101,11 @@ mod tests {
     proptest! {
         /// The platform's functions are the outside oracle: close, if not equal.
         #[test]
-        fn agrees_with_the_platform(x in -700.0f64..700.0, y in 1e-300f64..1e300, a in 0.0f64..1e7) {
+        fn agrees_with_the_platform(
+            x in -700.0f64..700.0,
+            y in 1e-300f64..1e300,
+            a in 0.0f64..1e7,
+        ) {
             prop_assert!((exp(x) / x.exp() - 1.0).abs() < 4e-16 * (1.0 + x.abs() * 0.01));
             prop_assert!((ln(y) - y.ln()).abs() <= 4e-16 * y.ln().abs().max(1.0));
             let (sine, cosine) = sin_cos(a);

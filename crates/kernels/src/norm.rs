@@ -169,7 +169,8 @@ mod tests {
                 normalize(&team, &x, norm, &mut out);
                 for (row, got) in x.chunks(width).zip(out.chunks(width)) {
                     for (got, wanted) in got.iter().zip(oracle(row, norm)) {
-                        prop_assert!((f64::from(*got) - wanted).abs() < 2e-5 * wanted.abs().max(1.0));
+                        let bound = 2e-5 * wanted.abs().max(1.0);
+                        prop_assert!((f64::from(*got) - wanted).abs() < bound);
                     }
                     let mut alone = vec![0.0; width];
                     normalize(&team, row, norm, &mut alone);

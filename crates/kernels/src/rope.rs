@@ -281,7 +281,8 @@ mod tests {
             let stride = heads * head_dim + 3;
             let factors: Vec<f32> = (0..half).map(|i| 1.0 + i as f32 * 0.01).collect();
             let scaling = RopeScaling::Linear { factor: 2.0 };
-            let table = RopeTable::new(head_dim, dims, base, scaling, Some(&factors), 3000).unwrap();
+            let table =
+                RopeTable::new(head_dim, dims, base, scaling, Some(&factors), 3000).unwrap();
             let x: Vec<f32> = (0..positions.len() * stride).map(|i| values[i % 32]).collect();
             for isa in Isa::available() {
                 let team = Team::with_isa(1, isa).unwrap();
