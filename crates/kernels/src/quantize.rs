@@ -144,12 +144,14 @@ impl Kernel for Quantize<'_> {
 #[inline(always)]
 fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
     let (low, high) = (s.load_slice(&x[..LANES]), s.load_slice(&x[LANES..]));
-    let greatest = s.reduce_max(s.max(s.abs(low), s.abs(high)));
-    // Zero for numbers, NaN for infinities and NaN, which `max` may have lost.
-    let zero = s.splat(0.0);
-    let poison = s.reduce_add(s.add(s.mul(low, zero), s.mul(high, zero)));
-    let inverse = if greatest >= LEAST_MAGNITUDE { 127.0 / greatest } else { 0.0 };
-    let scale = if greatest >= LEAST_MAGNITUDE { greatest / 127.0 } else { 0.0 };
+    // Compared as integers, so that a NaN is the greatest and is not lost.
+    let greatest = s.max_i32(s.magnitude_bits(low), s.magnitude_bits(high));
+    let greatest = f32::from_bits(s.reduce_max_i32(greatest) as u32);
+    let (inverse, scale) = match greatest {
+        LEAST_MAGNITUDE..=f32::MAX => (127.0 / greatest, greatest / 127.0),
+        0.0..LEAST_MAGNITUDE => (0.0, 0.0),
+        _ => (0.0, f32::NAN),
+    };
     let low = bound(s, s.mul(low, s.splat(inverse)));
     let high = bound(s, s.mul(high, s.splat(inverse)));
     let sum = s.reduce_add_i32(s.add_i32(low, high));
@@ -160,8 +162,8 @@ fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
         s.store_i8(bytes.as_mut_ptr().add(LANES), high);
     }
     BlockScale {
-        scale: scale + poison,
-        scaled_sum: (scale + poison) * sum as f32,
+        scale,
+        scaled_sum: scale * sum as f32,
         minus_8_sums: -8 * sum,
         minus_128_sums: -128 * sum,
     }

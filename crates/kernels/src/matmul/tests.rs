@@ -292,6 +292,16 @@ fn extreme_rows_are_not_lost() {
 }
 
 #[test]
+fn no_rows_are_no_work() {
+    let matrix = stored(&mut Random(5), WeightType::Q4_1, 16, 32);
+    for isa in Isa::available() {
+        let team = Team::with_isa(2, isa).unwrap();
+        let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+        assert!(product(&team, &packed, &[]).is_empty());
+    }
+}
+
+#[test]
 fn a_batch_dependent_kernel_shows() {
     let mut random = Random(3);
     let matrix = stored(&mut random, WeightType::Q4_1, 64, 64);

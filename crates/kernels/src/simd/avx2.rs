@@ -114,6 +114,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     both!(to_f32(a): I => F, _mm256_cvtepi32_ps);
     both!(to_i32(a): F => I, _mm256_cvtps_epi32);
     both!(add_i32(a, b): I => I, _mm256_add_epi32);
+    both!(max_i32(a, b): I => I, _mm256_max_epi32);
     both!(less(a, b): F => F, _mm256_cmp_ps::<_CMP_LT_OQ>);
 
     #[inline(always)]
@@ -176,6 +177,22 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         // SAFETY: `self` proves the features.
         let x = unsafe { _mm256_set1_epi32(x) };
         Two(x, x)
+    }
+    #[inline(always)]
+    fn magnitude_bits(self, a: F) -> I {
+        let a = self.abs(a);
+        // SAFETY: `self` proves the features.
+        unsafe { Two(_mm256_castps_si256(a.0), _mm256_castps_si256(a.1)) }
+    }
+    #[inline(always)]
+    fn reduce_max_i32(self, a: I) -> i32 {
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let a = _mm256_max_epi32(a.0, a.1);
+            let a = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
+            let a = _mm_max_epi32(a, _mm_shuffle_epi32::<0b01_00_11_10>(a));
+            _mm_cvtsi128_si32(_mm_max_epi32(a, _mm_shuffle_epi32::<0b10_11_00_01>(a)))
+        }
     }
     #[inline(always)]
     fn reduce_add_i32(self, a: I) -> i32 {

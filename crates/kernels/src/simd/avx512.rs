@@ -175,6 +175,21 @@ impl Simd for Avx512 {
         unsafe { _mm512_cvtps_epi32(a) }
     }
     #[inline(always)]
+    fn magnitude_bits(self, a: __m512) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_castps_si512(_mm512_abs_ps(a)) }
+    }
+    #[inline(always)]
+    fn max_i32(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_max_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn reduce_max_i32(self, a: __m512i) -> i32 {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_reduce_max_epi32(a) }
+    }
+    #[inline(always)]
     fn reduce_add_i32(self, a: __m512i) -> i32 {
         // SAFETY: `self` proves the features.
         unsafe { _mm512_reduce_add_epi32(a) }

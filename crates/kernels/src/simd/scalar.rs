@@ -183,6 +183,26 @@ impl Simd for Scalar {
         out
     }
     #[inline(always)]
+    fn magnitude_bits(self, a: Self::F32) -> Self::I32 {
+        let mut out = [0; LANES];
+        for i in 0..LANES {
+            out[i] = a[i].abs().to_bits() as i32;
+        }
+        out
+    }
+    #[inline(always)]
+    fn max_i32(self, a: Self::I32, b: Self::I32) -> Self::I32 {
+        let mut out = a;
+        for i in 0..LANES {
+            out[i] = a[i].max(b[i]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn reduce_max_i32(self, a: Self::I32) -> i32 {
+        a.into_iter().fold(i32::MIN, i32::max)
+    }
+    #[inline(always)]
     fn reduce_add_i32(self, a: Self::I32) -> i32 {
         a.iter().fold(0, |sum, x| sum.wrapping_add(*x))
     }

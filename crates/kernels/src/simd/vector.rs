@@ -86,6 +86,13 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// To i32, ties to even; undefined lanes (but no undefined behaviour) for
     /// what is not representable.
     fn to_i32(self, a: Self::F32) -> Self::I32;
+    /// The bits of the magnitude. As integers they are in the order of the
+    /// magnitudes; those of infinity and then NaN are the greatest.
+    fn magnitude_bits(self, a: Self::F32) -> Self::I32;
+    /// The greater of `a` and `b`.
+    fn max_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
+    /// Greatest lane.
+    fn reduce_max_i32(self, a: Self::I32) -> i32;
     /// Sum of the lanes, wrapping.
     fn reduce_add_i32(self, a: Self::I32) -> i32;
     /// `a + b`, wrapping.
