@@ -83,7 +83,7 @@ fn random_block(random: &mut Random, kind: WeightType, bytes: &mut Vec<u8>, to: 
             bytes.extend(scale.to_le_bytes());
             for _ in 0..32 {
                 // The least byte is common, because it is what saturates.
-                let byte = if random.bits() % 4 == 0 { -128 } else { random.bits() as i8 };
+                let byte = if random.bits().is_multiple_of(4) { -128 } else { random.bits() as i8 };
                 bytes.push(byte as u8);
                 to.push(scale.to_f32() * f32::from(byte));
             }
