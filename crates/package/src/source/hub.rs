@@ -299,7 +299,9 @@ impl hf_hub::api::Progress for Report<'_> {
 
     fn update(&mut self, bytes: usize) {
         self.done += bytes as u64;
-        self.progress.bytes(self.done, Some(self.size.get()));
+        let size = self.size.get();
+        // More than that can only come from a hub that ignores ranges; the check of the size says so.
+        self.progress.bytes(self.done.min(size), Some(size));
     }
 
     fn finish(&mut self) {}

@@ -27,6 +27,8 @@ struct Hub {
     /// Path, first byte asked for, and token.
     requests: Vec<(String, usize, Option<String>)>,
     token: Option<String>,
+    /// Sends files from the start, whatever part was asked for.
+    ignores_ranges: bool,
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -105,7 +107,7 @@ fn answer(mut stream: TcpStream, hub: &Mutex<Hub>) -> std::io::Result<()> {
         return stream.write_all((head + &body).as_bytes());
     }
     let name = path.strip_prefix("/org/name/resolve/main/").unwrap_or_default();
-    let Some(file) = hub.files.get_mut(name) else {
+    let Some(file) = hub.files.get(name) else {
         return stream.write_all(head("404 Not Found", "", 0).as_bytes());
     };
     let size = file.body.len();
@@ -113,6 +115,8 @@ fn answer(mut stream: TcpStream, hub: &Mutex<Hub>) -> std::io::Result<()> {
         return stream.write_all(head("416 Range Not Satisfiable", "", 0).as_bytes());
     }
     let end = end.parse().unwrap_or(size - 1);
+    let start = if hub.ignores_ranges { 0 } else { start };
+    let file = hub.files.get_mut(name).expect("found above");
     let fields = format!(
         "ETag: \"{}\"\r\nX-Repo-Commit: {COMMIT}\r\nContent-Range: bytes {start}-{end}/{size}\r\n",
         file.etag
@@ -235,6 +239,19 @@ fn a_wrong_checksum_is_refused_and_removed() {
         drop(repaired);
         place.sources.resolve("hub:org/name", &()).expect("pulled again from the start");
     }
+}
+
+#[test]
+fn a_hub_that_ignores_ranges_gives_no_damaged_model() {
+    let mut gpt2 = Hub::with_gpt2();
+    gpt2.weights().breaks = vec![700];
+    gpt2.ignores_ranges = true;
+    let (endpoint, _hub) = serve(gpt2);
+    let place = place(&endpoint);
+    let error = place.sources.resolve("hub:org/name", &()).expect_err("too long").to_string();
+    assert!(error.contains("instead of") && error.contains("pull again"), "{error}");
+    assert!(!place.directory.path().join("models").exists());
+    place.sources.resolve("hub:org/name", &()).expect("from the start, in one go");
 }
 
 #[test]

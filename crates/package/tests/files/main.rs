@@ -5,5 +5,6 @@ mod formats;
 #[cfg(feature = "hub")]
 mod hub;
 mod package;
+mod pip;
 mod tiny;
 mod weights;
