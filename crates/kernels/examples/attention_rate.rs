@@ -40,11 +40,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// What [`filled`] makes.
+type Filled = (KvStore, Vec<PageId>, Vec<f32>);
+
 /// A store whose first `length` positions are written, and fused q|k|v rows for them.
-fn filled(
-    team: &Team,
-    length: usize,
-) -> Result<(KvStore, Vec<PageId>, Vec<f32>), Box<dyn std::error::Error>> {
+fn filled(team: &Team, length: usize) -> Result<Filled, Box<dyn std::error::Error>> {
     let geometry =
         KvGeometry { layers: LAYERS, kv_heads: KV_HEADS, head_dim: HEAD_DIM, kv_type: KvType::F16 };
     let count = length.div_ceil(PAGE_TOKENS);

@@ -19,7 +19,12 @@ use crate::rows::Strided;
 use crate::simd::{Kernel, Simd, dispatch_float};
 use crate::team::{Team, range_of};
 use plan::{Job, Plan};
-use tile::{Element, Lanes, Partial, SEGMENT_PAGES, Shape, TILE_ROWS, Tile, Unit};
+use tile::{
+    Element, Lanes, Partial, QUERY_STRIDE, SEGMENT_PAGES, Shape, TILE_PAGES, TILE_ROWS, Tile, Unit,
+};
+
+/// The pages of a segment and of the tile after it.
+const UNITS: usize = SEGMENT_PAGES + TILE_PAGES;
 
 /// Memory that attention reuses from call to call.
 #[derive(Default)]
@@ -149,7 +154,7 @@ fn run(team: &Team, call: Call, plan: &Plan, workers: &mut [Worker]) {
 }
 
 /// Runs jobs with elements of type `E`.
-struct RunJobs<'a, E>(Call<'a>, &'a [Job], &'a mut Worker, [Unit<E>; SEGMENT_PAGES]);
+struct RunJobs<'a, E>(Call<'a>, &'a [Job], &'a mut Worker, [Unit<E>; UNITS]);
 
 impl<E: Element> Kernel for RunJobs<'_, E> {
     type Output = ();
@@ -163,24 +168,24 @@ impl<E: Element> Kernel for RunJobs<'_, E> {
         for job in jobs {
             call.load_queries(job, &mut worker.tile);
             for index in job.segments.clone() {
-                let units = call.find_units(job, index, &mut units);
-                let first = index == job.segments.start;
-                let memory = match job.slot {
-                    // SAFETY: a slot belongs to one job.
-                    Some(slot) => unsafe { call.partials.part(slot * lanes..(slot + 1) * lanes) },
-                    None if first => &mut worker.running[..],
-                    None => &mut worker.segment[..],
-                };
+                let (units, count) = call.find_units(job, index, &mut units);
                 let start = index * SEGMENT_TOKENS;
-                let mut partial = Partial::of(memory);
+                let mut partial = Partial::of(&mut worker.segment);
                 // SAFETY: `find_units` gives units of the store's geometry up to the last visible
-                // key, `load_queries` sized the queries, and `memory` has room for all rows.
+                // key, `load_queries` sized the queries, and `segment` has room for all rows.
                 unsafe {
-                    tile::segment(s, call.shape, &mut worker.tile, start, units, &mut partial)
-                };
-                if job.slot.is_none() && !first {
+                    let tile = &mut worker.tile;
+                    tile::segment(s, call.shape, tile, start, units, count, &mut partial);
+                }
+                if let Some(slot) = job.slot {
+                    // SAFETY: a slot belongs to one job.
+                    let to = unsafe { call.partials.part(slot * lanes..(slot + 1) * lanes) };
+                    to.copy_from_slice(&worker.segment);
+                } else if index == 0 {
+                    std::mem::swap(&mut worker.segment, &mut worker.running);
+                } else {
                     let mut running = Partial::of(&mut worker.running);
-                    call.merge(s, job, index, &mut running, &Partial::of(&mut worker.segment));
+                    call.merge(s, job, index, &mut running, &partial);
                 }
             }
             if job.slot.is_none() {
@@ -222,41 +227,40 @@ impl<'a> Call<'a> {
     #[inline(always)]
     fn load_queries(&self, job: &Job, tile: &mut Tile) {
         let dims = self.shape.head_dim;
-        if tile.queries.len() != dims * TILE_ROWS {
-            tile.queries = vec![0.0; dims * TILE_ROWS];
-        }
         tile.rows = 0;
         tile.visible = [0; TILE_ROWS];
         for row in job.rows.clone() {
             let queries = self.queries.row(row, self.heads * dims);
             for head in job.heads.clone() {
                 let query = &queries[head * dims..][..dims];
-                for (slots, &x) in tile.queries.chunks_exact_mut(TILE_ROWS).zip(query) {
-                    slots[tile.rows] = x * self.scale;
+                let to = &mut tile.queries[tile.rows * QUERY_STRIDE..][..dims];
+                for (to, &x) in to.iter_mut().zip(query) {
+                    *to = x * self.scale;
                 }
                 tile.visible[tile.rows] = self.rows[row].position + 1;
                 tile.rows += 1;
             }
         }
-        for slots in tile.queries.chunks_exact_mut(TILE_ROWS) {
-            slots[tile.rows..tile.used_columns.max(tile.rows)].fill(0.0);
+        for row in tile.rows..tile.used_rows {
+            tile.queries[row * QUERY_STRIDE..][..dims].fill(0.0);
         }
-        tile.used_columns = tile.rows;
+        tile.used_rows = tile.rows;
     }
 
-    /// Where the pages of a segment lie that the job's last row sees.
+    /// Where the pages of a segment lie that the job's last row sees, then the first few of the
+    /// next segment. Returns them and how many are of this segment.
     #[inline(always)]
     fn find_units<'u, E: Element>(
         &self,
         job: &Job,
         index: usize,
-        units: &'u mut [Unit<E>; SEGMENT_PAGES],
-    ) -> &'u [Unit<E>] {
+        units: &'u mut [Unit<E>; UNITS],
+    ) -> (&'u [Unit<E>], usize) {
         let geometry = self.store.geometry();
         debug_assert_eq!(geometry.kv_type, E::TYPE);
         let RowPlace { pages, position } = self.rows[job.rows.end - 1];
         let pages = &pages[index * SEGMENT_PAGES..position / PAGE_TOKENS + 1];
-        let count = pages.len().min(SEGMENT_PAGES);
+        let found = pages.len().min(UNITS);
         let offset = self.store.unit_offset(self.layer, job.kv_head);
         for (unit, &page) in units.iter_mut().zip(pages) {
             // SAFETY: `attention` checked that the last rows' pages exist, and `unit_offset` lies
@@ -267,7 +271,7 @@ impl<'a> Call<'a> {
                 unit.values = start.add(geometry.key_bytes()).cast();
             }
         }
-        &units[..count]
+        (&units[..found], found.min(SEGMENT_PAGES))
     }
 
     /// Adds a segment's result to that of the segments before it, for the rows that see any of it.

@@ -7,7 +7,7 @@
 // Loops over rows and vectors in registers: every index is one register, in several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
-use crate::kv_store::{KvType, PAGE_TOKENS};
+use crate::kv_store::{KvType, MAX_HEAD_DIM, PAGE_TOKENS};
 use crate::math::exp2;
 use crate::simd::Simd;
 
@@ -18,7 +18,9 @@ pub const TILE_TOKENS: usize = 64;
 /// Positions whose partial result is computed on its own, aligned to absolute position.
 pub const SEGMENT_TOKENS: usize = 512;
 
-const TILE_PAGES: usize = TILE_TOKENS / PAGE_TOKENS;
+/// Numbers from one query of a tile to the next.
+pub(super) const QUERY_STRIDE: usize = MAX_HEAD_DIM + 16;
+pub(super) const TILE_PAGES: usize = TILE_TOKENS / PAGE_TOKENS;
 pub(super) const SEGMENT_PAGES: usize = SEGMENT_TOKENS / PAGE_TOKENS;
 
 /// Element types of keys and values.
@@ -121,10 +123,12 @@ pub(super) struct Tile {
     pub(super) rows: usize,
     /// Keys that each row sees, counted from position 0; zero in unused rows.
     pub(super) visible: [usize; TILE_ROWS],
-    /// Queries times scale and log2 e: `[head_dim][TILE_ROWS]`, zero in unused rows.
+    /// Queries times scale and log2 e: `[TILE_ROWS][QUERY_STRIDE]`, zero in unused rows. The fixed
+    /// stride lets loops address all rows from one register; it is no power of two, so that rows
+    /// do not compete for cache sets.
     pub(super) queries: Vec<f32>,
-    /// Columns of `queries` that may not be zero.
-    pub(super) used_columns: usize,
+    /// Rows of `queries` that may not be zero.
+    pub(super) used_rows: usize,
     /// Scores, then weights, of 64 keys: `[TILE_ROWS][64]`.
     weights: [[Lanes; TILE_PAGES]; TILE_ROWS],
     /// Sums of the weights, lane by lane.
@@ -136,17 +140,18 @@ impl Tile {
         Tile {
             rows: 0,
             visible: [0; TILE_ROWS],
-            queries: Vec::new(),
-            used_columns: 0,
+            queries: vec![0.0; TILE_ROWS * QUERY_STRIDE],
+            used_rows: 0,
             weights: [[Lanes::ZERO; TILE_PAGES]; TILE_ROWS],
             sums: [Lanes::ZERO; TILE_ROWS],
         }
     }
 }
 
-/// Runs the tile over the segment that starts at position `start` and whose pages are `units`, as
-/// many as the row that sees most needs, and leaves the result in `partial`. Rows that see nothing
-/// of the segment get a maximum of minus infinity and a sum of zero.
+/// Runs the tile over the segment that starts at position `start` and whose pages are the first
+/// `count` of `units`, as many as the row that sees most needs, and leaves the result in `partial`.
+/// The units after those will be needed next. Rows that see nothing of the segment get a maximum
+/// of minus infinity and a sum of zero.
 ///
 /// # Safety
 /// `units` point to readable memory of the given shape; `tile.queries` and `partial.out` have the
@@ -158,14 +163,15 @@ pub(super) unsafe fn segment<S: Simd, E: Element>(
     tile: &mut Tile,
     start: usize,
     units: &[Unit<E>],
+    count: usize,
     partial: &mut Partial<'_>,
 ) {
     partial.max.fill(f32::NEG_INFINITY);
     partial.out[..tile.rows * shape.value_dims / 16].fill(Lanes::ZERO);
     tile.sums = [Lanes::ZERO; TILE_ROWS];
     let mut at = 0;
-    while at < units.len() {
-        let pages = (units.len() - at).min(TILE_PAGES);
+    while at < count {
+        let pages = (count - at).min(TILE_PAGES);
         let next = &units[at + pages..];
         let here = &units[at..at + pages];
         // SAFETY: the caller's promise.
@@ -240,7 +246,7 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
     next: &[Unit<E>],
 ) {
     debug_assert!(row + ROWS <= TILE_ROWS && here.len().is_multiple_of(PAGES));
-    let queries = tile.queries.as_ptr();
+    let queries = tile.queries[row * QUERY_STRIDE..].as_ptr();
     let lines_per_dim = size_of::<E>() / 2;
     for first in (0..here.len()).step_by(PAGES) {
         let mut keys = [std::ptr::null::<E>(); PAGES];
@@ -251,9 +257,9 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
         }
         let mut sums = [[s.splat(0.0); PAGES]; ROWS];
         for dim in 0..shape.head_dim {
-            // SAFETY: `queries` has `head_dim` rows of TILE_ROWS, `keys` `head_dim` of 16.
+            // SAFETY: each query and the keys have `head_dim` dimensions.
             unsafe {
-                let query = queries.add(dim * TILE_ROWS + row);
+                let query = queries.add(dim);
                 let mut key = [s.splat(0.0); PAGES];
                 for page in 0..PAGES {
                     key[page] = E::load(s, keys[page].add(dim * PAGE_TOKENS));
@@ -266,7 +272,7 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
                     }
                 }
                 for r in 0..ROWS {
-                    let q = s.splat(*query.add(r));
+                    let q = s.splat(*query.add(r * QUERY_STRIDE));
                     for page in 0..PAGES {
                         sums[r][page] = s.mul_add(key[page], q, sums[r][page]);
                     }
