@@ -3,10 +3,12 @@
 //! Config, weights (GGUF and safetensors), tokenizer, chat template, licence, and the sources
 //! (a path, the hub, pip). It computes nothing: weights are handed on as the file has them.
 
+mod chat;
 mod config;
 pub mod gguf;
 mod map;
 mod package;
+mod prompt_map;
 mod safetensor_files;
 mod source;
 mod stream;
@@ -14,9 +16,11 @@ mod tensor;
 mod tokenizer;
 mod weights;
 
+pub use chat::{ChatError, ChatRequest, ChatTemplate, Rendered, Span, TEMPLATE_BYTES_MAX};
 pub use config::{Activation, Architecture, Biases, Config, ConfigError, Rope, RopeScaling};
 pub use map::FileBytes;
 pub use package::{Package, PackageError};
+pub use prompt_map::{Location, PromptMap};
 pub use safetensor_files::SafeTensorsError;
 pub use source::{DEFAULT_MODEL, Progress, SourceError, Sources, StoredModel, resolve};
 pub use stream::StreamDecoder;

@@ -1,0 +1,170 @@
+//! JSON as Python's `json.dumps` writes it, which is what templates expect of `tojson`.
+
+use serde_json::Value;
+
+/// Longest text that is written; a nested value with a deep indent could ask for any amount.
+const JSON_BYTES_MAX: usize = 16 << 20;
+
+/// The text would be longer than [`JSON_BYTES_MAX`].
+#[derive(Debug, thiserror::Error)]
+#[error("the JSON is longer than {JSON_BYTES_MAX} bytes")]
+pub(super) struct TooLong;
+
+/// The keyword arguments of the `tojson` that transformers gives to templates.
+#[derive(Debug, Clone)]
+pub(super) struct Style {
+    pub(super) ensure_ascii: bool,
+    pub(super) indent: Option<usize>,
+    pub(super) item_separator: String,
+    pub(super) key_separator: String,
+    pub(super) sort_keys: bool,
+}
+
+impl Style {
+    /// `json.dumps`'s defaults: `", "` (`","` before a line break) and `": "`.
+    pub(super) fn new(indent: Option<usize>) -> Style {
+        Style {
+            ensure_ascii: false,
+            indent,
+            item_separator: if indent.is_some() { "," } else { ", " }.to_owned(),
+            key_separator: ": ".to_owned(),
+            sort_keys: false,
+        }
+    }
+}
+
+/// Appends `value`. Depth is bounded by the parser that made the value.
+pub(super) fn write(
+    value: &Value,
+    style: &Style,
+    depth: usize,
+    out: &mut String,
+) -> Result<(), TooLong> {
+    match value {
+        Value::Null | Value::Bool(_) => out.push_str(&value.to_string()),
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) => out.push_str(&python_float(float)),
+            None => out.push_str(&number.to_string()),
+        },
+        Value::String(text) => write_string(text, style.ensure_ascii, out),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| (None, item)).collect();
+            write_items(items, ['[', ']'], style, depth, out)?;
+        }
+        Value::Object(entries) => {
+            let mut items: Vec<(Option<&str>, &Value)> =
+                entries.iter().map(|(key, value)| (Some(key.as_str()), value)).collect();
+            if style.sort_keys {
+                items.sort_by_key(|(key, _)| *key);
+            }
+            write_items(items, ['{', '}'], style, depth, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_items(
+    items: Vec<(Option<&str>, &Value)>,
+    brackets: [char; 2],
+    style: &Style,
+    depth: usize,
+    out: &mut String,
+) -> Result<(), TooLong> {
+    out.push(brackets[0]);
+    let count = items.len();
+    let line = style.indent.unwrap_or(0).saturating_mul(depth + 1);
+    for (index, (key, value)) in items.into_iter().enumerate() {
+        if out.len().saturating_add(2 * line) > JSON_BYTES_MAX {
+            return Err(TooLong);
+        }
+        if index > 0 {
+            out.push_str(&style.item_separator);
+        }
+        break_line(style, depth + 1, out);
+        if let Some(key) = key {
+            write_string(key, style.ensure_ascii, out);
+            out.push_str(&style.key_separator);
+        }
+        write(value, style, depth + 1, out)?;
+    }
+    if count > 0 {
+        break_line(style, depth, out);
+    }
+    out.push(brackets[1]);
+    Ok(())
+}
+
+fn break_line(style: &Style, depth: usize, out: &mut String) {
+    if let Some(indent) = style.indent {
+        out.push('\n');
+        out.extend(std::iter::repeat_n(' ', indent * depth));
+    }
+}
+
+fn write_string(text: &str, ensure_ascii: bool, out: &mut String) {
+    let quoted = Value::from(text).to_string();
+    if !ensure_ascii {
+        out.push_str(&quoted);
+        return;
+    }
+    for character in quoted.chars() {
+        if character.is_ascii() {
+            out.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+}
+
+/// Python's `repr` of a float: the shortest digits that read back the same, with an exponent of
+/// at least two digits outside 1e-4 … 1e16.
+pub(super) fn python_float(float: f64) -> String {
+    if !float.is_finite() {
+        let infinity = if float > 0.0 { "Infinity" } else { "-Infinity" };
+        return if float.is_nan() { "NaN" } else { infinity }.to_owned();
+    }
+    let scientific = format!("{float:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        return format!("{float:?}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Style, python_float, write};
+    use serde_json::json;
+
+    /// Expected texts are what CPython 3.11's `json.dumps` gives.
+    #[test]
+    fn like_python() {
+        let value = json!({"b": [1, 2.0, null], "a": {"x": "<é😀\n>"}, "c": [], "d": {}});
+        let text = |style: &Style| {
+            let mut out = String::new();
+            write(&value, style, 0, &mut out).expect("short");
+            out
+        };
+        assert_eq!(
+            text(&Style::new(None)),
+            r#"{"b": [1, 2.0, null], "a": {"x": "<é😀\n>"}, "c": [], "d": {}}"#
+        );
+        let sorted = Style { sort_keys: true, ensure_ascii: true, ..Style::new(None) };
+        assert_eq!(
+            text(&sorted),
+            r#"{"a": {"x": "<\u00e9\ud83d\ude00\n>"}, "b": [1, 2.0, null], "c": [], "d": {}}"#
+        );
+        let lines = "{\n  \"b\": [\n    1,\n    2.0,\n    null\n  ],\n  \"a\": {\n    \
+                     \"x\": \"<é😀\\n>\"\n  },\n  \"c\": [],\n  \"d\": {}\n}";
+        assert_eq!(text(&Style::new(Some(2))), lines);
+        let floats = [1e16, 1e15, 1e-5, 0.0001, -2.5e-10, 1.0, 1.5e300];
+        let texts = floats.map(python_float);
+        let python =
+            ["1e+16", "1000000000000000.0", "1e-05", "0.0001", "-2.5e-10", "1.0", "1.5e+300"];
+        assert_eq!(texts, python);
+    }
+}

@@ -1,0 +1,74 @@
+//! Which message a token came from.
+
+use crate::chat::{Rendered, Span};
+use crate::tokenizer::Encoding;
+use std::ops::Range;
+
+/// The role of text that no message contains.
+const TEMPLATE: &str = "template";
+
+/// From token positions to messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptMap {
+    text: String,
+    spans: Vec<Span>,
+    offsets: Vec<Range<usize>>,
+}
+
+/// Where some tokens came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Index of the message; `None` where the template added the text.
+    pub message: Option<usize>,
+    /// The message's role, or `template`.
+    pub role: String,
+    /// Half-open range in the message's own content, in Unicode scalars.
+    pub chars: Option<[usize; 2]>,
+}
+
+impl PromptMap {
+    /// A map for a rendered conversation and the encoding of its text.
+    pub fn new(rendered: &Rendered, encoding: &Encoding) -> PromptMap {
+        PromptMap {
+            text: rendered.text.clone(),
+            spans: rendered.spans.clone(),
+            offsets: encoding.offsets.clone(),
+        }
+    }
+
+    /// Where the tokens at these positions came from: the first message that they touch. Parts
+    /// of a character count as the whole. Positions beyond the prompt, and those that touch no
+    /// message, are the template's.
+    pub fn locate(&self, tokens: Range<usize>) -> Location {
+        self.find(tokens).unwrap_or_else(|| Location {
+            message: None,
+            role: TEMPLATE.to_owned(),
+            chars: None,
+        })
+    }
+
+    fn find(&self, tokens: Range<usize>) -> Option<Location> {
+        let touched = self.offsets.get(tokens.start..tokens.end.min(self.offsets.len()))?;
+        let (start, end) = (touched.first()?.start, touched.last()?.end);
+        let span =
+            self.spans.iter().find(|span| span.range.start < end && start < span.range.end)?;
+        let first = floor_char(&self.text, start.max(span.range.start));
+        let last = floor_char(&self.text, end.min(span.range.end) - 1);
+        let count = |range: Range<usize>| self.text.get(range).map(|text| text.chars().count());
+        let from = span.start_char + count(span.range.start..first)?;
+        let to = span.start_char + count(span.range.start..last)? + 1;
+        Some(Location {
+            message: Some(span.message),
+            role: span.role.clone(),
+            chars: Some([from, to]),
+        })
+    }
+}
+
+/// The start of the character that the byte at `index` belongs to.
+fn floor_char(text: &str, mut index: usize) -> usize {
+    while !text.is_char_boundary(index) {
+        index -= 1;
+    }
+    index
+}
