@@ -7,7 +7,7 @@ use std::ops::Range;
 /// With fewer tiles for each worker than this, segments are jobs of their own.
 const TILES_PER_WORKER: usize = 16;
 /// Below this cost (rows times pages) waking the other workers takes longer than the work.
-const SMALL: usize = 64;
+const SMALL: usize = 160;
 
 /// Some rows and query heads, one tile, over some segments.
 #[derive(Clone, Debug, PartialEq)]
