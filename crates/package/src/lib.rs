@@ -13,6 +13,8 @@ mod safetensor_files;
 mod source;
 mod stream;
 mod tensor;
+mod text;
+mod text_file;
 mod tokenizer;
 mod weights;
 
@@ -25,5 +27,6 @@ pub use safetensor_files::SafeTensorsError;
 pub use source::{DEFAULT_MODEL, Progress, SourceError, Sources, StoredModel, resolve};
 pub use stream::StreamDecoder;
 pub use tensor::{DType, Matrix, RowOrder, Tensor};
+pub use text::{TextError, TextPackage};
 pub use tokenizer::{Encoding, TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use weights::{LayerPart, Part, Suffix, Weights, WeightsError};

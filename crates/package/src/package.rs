@@ -1,9 +1,12 @@
 //! Opening a model package: a GGUF file, or a directory with `config.json`.
 
+use crate::chat::ChatTemplate;
 use crate::config::{Config, ConfigError};
 use crate::gguf::{GgufError, GgufFile};
 use crate::map::FileBytes;
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::text::{TextError, TextPackage};
+use crate::text_file;
+use crate::tokenizer::Tokenizer;
 use crate::weights::{Weights, WeightsError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +27,8 @@ pub struct Package {
     pub weights: Weights,
     /// Turns text into token ids and back.
     pub tokenizer: Tokenizer,
+    /// Turns messages into text; `None` for a base model, which has none.
+    pub chat_template: Option<ChatTemplate>,
     /// The licence as the package names it, for instance `apache-2.0`.
     pub license: Option<String>,
 }
@@ -75,13 +80,13 @@ pub enum PackageError {
         /// What is wrong.
         error: WeightsError,
     },
-    /// There is no tokenizer, or none that is supported.
+    /// Tokenizer or chat template are missing, damaged or not supported.
     #[error("{path}: {error}", path = path.display())]
-    Tokenizer {
+    Text {
         /// The file or directory.
         path: PathBuf,
         /// What is wrong.
-        error: TokenizerError,
+        error: TextError,
     },
     /// The tokenizer has ids for which the token embedding has no row.
     #[error(
@@ -106,14 +111,22 @@ impl Package {
     /// # Errors
     /// [`PackageError`] that names the file and what is wrong with it.
     pub fn open(path: &Path) -> Result<Package, PackageError> {
-        match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => Package::open_directory(path),
-            Ok(_) => Package::open_gguf(path),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(PackageError::NotFound(path.to_owned()))
-            }
-            Err(error) => Err(PackageError::Io { path: path.to_owned(), error }),
+        match is_directory(path)? {
+            true => Package::open_directory(path),
+            false => Package::open_gguf(path),
         }
+    }
+
+    /// Opens tokenizer and chat template alone; config and weights may be missing.
+    ///
+    /// # Errors
+    /// [`PackageError`] that names the file and what is wrong with it.
+    pub fn open_text(path: &Path) -> Result<TextPackage, PackageError> {
+        let text = match is_directory(path)? {
+            true => TextPackage::from_directory(path),
+            false => TextPackage::from_gguf(read_gguf(path)?.metadata()),
+        };
+        text.map_err(|error| PackageError::Text { path: path.to_owned(), error })
     }
 
     fn open_gguf(path: &Path) -> Result<Package, PackageError> {
@@ -122,12 +135,13 @@ impl Package {
         let config = Config::from_gguf(&file).map_err(at)?;
         let license = file.metadata().string("general.license");
         let license = license.map_err(|error| at(error.into()))?.map(str::to_owned);
-        let tokenizer = Tokenizer::from_gguf(file.metadata());
-        let tokenizer = fitting(path, &config, tokenizer)?;
+        let TextPackage { tokenizer, chat_template } =
+            fitting(path, &config, TextPackage::from_gguf(file.metadata()))?;
         let weights = Weights::from_gguf(file, &config)
             .map_err(|error| PackageError::Weights { path: path.to_owned(), error })?;
         let path = path.to_owned();
-        Ok(Package { name: name_of(&path), path, config, weights, tokenizer, license })
+        let name = name_of(&path);
+        Ok(Package { name, path, config, weights, tokenizer, chat_template, license })
     }
 
     fn open_directory(path: &Path) -> Result<Package, PackageError> {
@@ -142,10 +156,12 @@ impl Package {
             .map_err(|error| PackageError::Config { path: config_path, error })?;
         let weights = Weights::from_safetensors(path, &config)
             .map_err(|error| PackageError::Weights { path: path.to_owned(), error })?;
-        let tokenizer = fitting(path, &config, Tokenizer::from_directory(path))?;
+        let TextPackage { tokenizer, chat_template } =
+            fitting(path, &config, TextPackage::from_directory(path))?;
         let license = read_text(&path.join("README.md"))?.as_deref().and_then(license_of_readme);
         let path = path.to_owned();
-        Ok(Package { name: name_of(&path), path, config, weights, tokenizer, license })
+        let name = name_of(&path);
+        Ok(Package { name, path, config, weights, tokenizer, chat_template, license })
     }
 }
 
@@ -154,18 +170,28 @@ impl Package {
 fn fitting(
     path: &Path,
     config: &Config,
-    tokenizer: Result<Tokenizer, TokenizerError>,
-) -> Result<Tokenizer, PackageError> {
+    text: Result<TextPackage, TextError>,
+) -> Result<TextPackage, PackageError> {
     let path = path.to_owned();
-    let tokenizer = match tokenizer {
-        Ok(tokenizer) => tokenizer,
-        Err(error) => return Err(PackageError::Tokenizer { path, error }),
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => return Err(PackageError::Text { path, error }),
     };
-    let (tokens, vocab) = (tokenizer.vocab_size(), config.vocab);
+    let (tokens, vocab) = (text.tokenizer.vocab_size(), config.vocab);
     if tokens > vocab {
         return Err(PackageError::Vocabulary { path, tokens, vocab });
     }
-    Ok(tokenizer)
+    Ok(text)
+}
+
+fn is_directory(path: &Path) -> Result<bool, PackageError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(PackageError::NotFound(path.to_owned()))
+        }
+        Err(error) => Err(PackageError::Io { path: path.to_owned(), error }),
+    }
 }
 
 fn read_gguf(path: &Path) -> Result<GgufFile, PackageError> {
@@ -177,17 +203,8 @@ fn read_gguf(path: &Path) -> Result<GgufFile, PackageError> {
 
 /// A text file's contents, `None` when it is not there.
 fn read_text(path: &Path) -> Result<Option<String>, PackageError> {
-    let io = |error| PackageError::Io { path: path.to_owned(), error };
-    let length = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io(error)),
-    };
-    if length > TEXT_BYTES_MAX {
-        let problem = format!("{length} bytes, over the limit of {TEXT_BYTES_MAX}");
-        return Err(PackageError::NotAModel { path: path.to_owned(), problem });
-    }
-    std::fs::read_to_string(path).map(Some).map_err(io)
+    text_file::read(path, TEXT_BYTES_MAX)
+        .map_err(|error| PackageError::Io { path: path.to_owned(), error })
 }
 
 /// The last part of the path, without `.gguf`.

@@ -2,6 +2,7 @@
 
 use crate::map::FileBytes;
 use crate::tensor::{DType, Tensor};
+use crate::text_file;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -202,10 +203,7 @@ fn map(path: &Path) -> Result<FileBytes, SafeTensorsError> {
 /// Tensor name to file name.
 fn read_index(path: &Path) -> Result<BTreeMap<String, String>, SafeTensorsError> {
     let io = |error| SafeTensorsError::Io { path: path.to_owned(), error };
-    if std::fs::metadata(path).map_err(io)?.len() > INDEX_BYTES_MAX {
-        return Err(SafeTensorsError::Index(format!("over the limit of {INDEX_BYTES_MAX} bytes")));
-    }
-    let text = std::fs::read_to_string(path).map_err(io)?;
+    let text = text_file::read(path, INDEX_BYTES_MAX).map_err(io)?.unwrap_or_default();
     let index: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| SafeTensorsError::Index(error.to_string()))?;
     let weight_map = index

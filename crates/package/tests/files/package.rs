@@ -92,3 +92,63 @@ fn the_default_model_opens_where_it_has_been_pulled() {
     assert_eq!(package.license.as_deref(), Some("apache-2.0"));
     assert_eq!(package.weights.tensors().count(), 272);
 }
+
+fn rendered(template: Option<&package::ChatTemplate>) -> String {
+    let messages = [serde_json::json!({"role": "user", "content": "ab"})];
+    let variables = serde_json::Map::new();
+    let request = package::ChatRequest {
+        messages: &messages,
+        tools: None,
+        add_generation_prompt: false,
+        date: None,
+        variables: &variables,
+    };
+    template.expect("a template").render(&request).expect("it renders").text
+}
+
+#[test]
+fn the_chat_template_is_found_wherever_it_is_kept() {
+    let own = "own:{{ messages[0].content }}";
+    let package = open_gguf(&with_tokenizer().text("tokenizer.chat_template", own));
+    assert_eq!(rendered(package.expect("sound").chat_template.as_ref()), "own:ab");
+    assert!(open_gguf(&with_tokenizer()).expect("sound").chat_template.is_none());
+
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let letters = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    write_directory(directory.path(), &letters);
+    let open = || Package::open_text(directory.path()).expect("a sound package").chat_template;
+    assert!(open().is_none());
+    let config = directory.path().join("tokenizer_config.json");
+    let one = serde_json::json!({"chat_template": "one:{{ messages[0].content }}"});
+    fs::write(&config, one.to_string()).expect("written");
+    assert_eq!(rendered(open().as_ref()), "one:ab");
+    let several = serde_json::json!({"chat_template": [
+        {"name": "tool_use", "template": "tools"},
+        {"name": "default", "template": "named:{{ messages[0].content }}"},
+    ]});
+    fs::write(&config, several.to_string()).expect("written");
+    assert_eq!(rendered(open().as_ref()), "named:ab");
+    fs::write(directory.path().join("chat_template.jinja"), own).expect("written");
+    assert_eq!(rendered(open().as_ref()), "own:ab");
+    assert!(Package::open(directory.path()).expect("sound").chat_template.is_some());
+}
+
+#[test]
+fn text_alone_needs_no_weights() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_directory(directory.path(), &["a", "b"]);
+    for name in ["config.json", "model.safetensors"] {
+        fs::remove_file(directory.path().join(name)).expect("removed");
+    }
+    let text = Package::open_text(directory.path()).expect("tokenizer and template");
+    assert_eq!(text.tokenizer.encode("ab", false).expect("short").ids, [0, 1]);
+    let message = Package::open_text(&directory.path().join("gone")).expect_err("not there");
+    assert!(message.to_string().contains("does not exist"), "{message}");
+}
+
+#[test]
+fn a_broken_chat_template_is_refused() {
+    let broken = with_tokenizer().text("tokenizer.chat_template", "{% for %}");
+    let message = open_gguf(&broken).expect_err("no valid template");
+    assert!(message.contains("chat template"), "{message}");
+}
