@@ -4,15 +4,45 @@
 //! f32, [`Model`] on the kernels. [`Taps`] let every tensor inside be seen.
 
 mod architecture;
+mod engine;
 mod error;
+mod exact;
+mod exact_run;
 mod fast;
+mod kv_memory;
+mod kv_pool;
+mod machine;
 mod model;
 mod ops;
+mod options;
+mod output;
+mod random;
 mod reference;
+mod request;
 mod rows;
+mod running;
+mod sampler;
+mod scheduler;
+mod sequence;
+mod stats;
 mod taps;
+mod verdict;
 
+pub use engine::Engine;
 pub use error::{ForwardError, LoadError};
+pub use exact::{Cell, ExactOptions, ExactReport, LENGTHS, Outcome, SelfTest, check_exact};
+pub use exact_run::Difference;
+pub use machine::Machine;
 pub use model::{Batch, Model};
+pub use options::{
+    ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
+    MAX_RUNNING, StartError,
+};
 pub use reference::Reference;
+pub use request::{
+    CHOICES_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX, LOGPROB_NEVER, Request,
+    STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, Sampling, SubmitError, TOP_LOGPROBS_MAX,
+    Timings, TokenCounts, TokenInfo, TokenLogprobs,
+};
+pub use stats::EngineStats;
 pub use taps::{NoTaps, Site, TapPoint, Taps};

@@ -7,7 +7,7 @@ use package::{Config, Package, Rope, RopeScaling};
 
 use crate::architecture::Transformer;
 use crate::error::{ForwardError, LoadError};
-use crate::fast::{FastOps, PackLoad, Packed, Scratch};
+use crate::fast::{FastOps, MatMul, PackLoad, Packed, Scratch};
 use crate::rows::Rows;
 use crate::taps::Taps;
 
@@ -28,6 +28,14 @@ pub struct Batch<'a> {
     pub logit_rows: &'a [usize],
 }
 
+/// A deliberate error, by which the tests of exactness are tested.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Sums of a matmul depend on how many rows a step has.
+    BatchDependent,
+}
+
 /// A model with its weights packed for the kernels.
 pub struct Model {
     config: Config,
@@ -37,6 +45,7 @@ pub struct Model {
     kv_type: KvType,
     scratch: Scratch,
     logits: Rows,
+    matmul: MatMul,
 }
 
 impl Model {
@@ -63,7 +72,17 @@ impl Model {
         // Where weights are rounded, K and V may be: f16 keeps more bits than they have.
         let kv_type = if load.rounded() { KvType::F16 } else { KvType::F32 };
         let (scratch, logits) = (Scratch::default(), Rows::default());
-        Ok(Model { config, team, transformer, rope, kv_type, scratch, logits })
+        let matmul = kernels::matmul;
+        Ok(Model { config, team, transformer, rope, kv_type, scratch, logits, matmul })
+    }
+
+    /// Brings a deliberate error in, or takes it out.
+    #[doc(hidden)]
+    pub fn set_fault(&mut self, fault: Option<Fault>) {
+        self.matmul = match fault {
+            Some(Fault::BatchDependent) => kernels::matmul_batch_dependent,
+            None => kernels::matmul,
+        };
     }
 
     /// The model's dimensions. Its context is what the model was loaded for.
@@ -134,6 +153,7 @@ impl Model {
             taps: if taps.any() { Some(taps) } else { None },
             scratch: &mut self.scratch,
             logits: std::mem::take(&mut self.logits),
+            matmul: self.matmul,
             narrowed: None,
             error: None,
         };

@@ -3,7 +3,10 @@
 mod packed;
 mod scratch;
 
-use kernels::{KvError, KvStore, RopeTable, RowPlace, Strided, Team, attention_pattern};
+use kernels::{
+    ActivationRows, KvError, KvStore, PackedMatrix, RopeTable, RowPlace, Strided, Team,
+    attention_pattern,
+};
 
 pub(crate) use packed::{PackLoad, Packed};
 pub(crate) use scratch::Scratch;
@@ -11,6 +14,9 @@ pub(crate) use scratch::Scratch;
 use crate::ops::Ops;
 use crate::rows::{Heads, Norm, Rows};
 use crate::taps::{Site, TapPoint, Taps};
+
+/// The matmul to use: the right one, or a broken one that tests must notice.
+pub(crate) type MatMul = fn(&Team, &PackedMatrix, &ActivationRows, &mut [f32]);
 
 /// The operations over the rows of one step, which may belong to several sequences.
 pub(crate) struct FastOps<'a> {
@@ -24,6 +30,7 @@ pub(crate) struct FastOps<'a> {
     pub(crate) scratch: &'a mut Scratch,
     /// The buffer that the logits are written to.
     pub(crate) logits: Rows,
+    pub(crate) matmul: MatMul,
     /// The places of the rows that are left, once they have been narrowed to the logit rows.
     pub(crate) narrowed: Option<Vec<RowPlace<'a>>>,
     /// Why K/V could not be stored, if they could not; the step's results are void then.
@@ -48,11 +55,11 @@ impl FastOps<'_> {
                 activations.set(self.team, &x.data, x.rows, x.width, block.weight_type());
             }
             if block.outputs() == out.width {
-                kernels::matmul(self.team, block, activations, &mut out.data);
+                (self.matmul)(self.team, block, activations, &mut out.data);
                 return;
             }
             let mut part = self.scratch.take(x.rows, block.outputs());
-            kernels::matmul(self.team, block, &self.scratch.activations, &mut part.data);
+            (self.matmul)(self.team, block, &self.scratch.activations, &mut part.data);
             for row in 0..x.rows {
                 let to = row * out.width + column;
                 out.data[to..to + part.width].copy_from_slice(part.row(row));

@@ -1,0 +1,193 @@
+//! The handle that servers and commands hold, and the thread that computes.
+//!
+//! One thread owns the model, the KV memory and the prompt cache; handles put requests into
+//! its inbox and get their events through channels. Dropping a request's [`Events`] cancels
+//! it; dropping the last handle ends the thread once it has finished what runs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use package::Package;
+use tokio::sync::mpsc;
+
+use crate::model::Model;
+use crate::options::{EngineInfo, EngineOptions, Plan, StartError};
+use crate::request::{EngineError, Event, Events, Request, SubmitError};
+use crate::running::Waiting;
+use crate::scheduler::Scheduler;
+use crate::stats::EngineStats;
+
+/// A running model. Cheap to clone, and to use from any thread.
+#[derive(Clone)]
+pub struct Engine {
+    handle: Arc<Handle>,
+}
+
+/// Tells the thread to end when the last handle goes.
+struct Handle {
+    shared: Arc<Shared>,
+    plan: Plan,
+}
+
+/// What handles and the thread exchange.
+struct Shared {
+    inbox: Mutex<Inbox>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Inbox {
+    arrived: Vec<Waiting>,
+    /// Requests that the scheduler has taken but not admitted.
+    scheduled: usize,
+    stopping: bool,
+    ended: bool,
+    stats: EngineStats,
+}
+
+impl Engine {
+    /// Loads the package's model, reserves its KV memory and starts the thread. `progress` is
+    /// told the bytes loaded and to load.
+    ///
+    /// # Errors
+    /// Options that contradict the model or the machine, weights that cannot be loaded, or a
+    /// system that refuses memory or a thread.
+    pub fn start(
+        package: Arc<Package>,
+        options: EngineOptions,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Engine, StartError> {
+        let model = options.load(&package, progress)?;
+        let plan = options.resolve(&package, &model)?;
+        let scheduler = plan.scheduler(&package)?;
+        let shared =
+            Arc::new(Shared { inbox: Mutex::new(Inbox::default()), changed: Condvar::new() });
+        let ours = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("engine".to_string())
+            .spawn(move || Worker { shared: ours, model, scheduler }.run())
+            .map_err(StartError::Thread)?;
+        Ok(Engine { handle: Arc::new(Handle { shared, plan }) })
+    }
+
+    /// Queues a request. Its events begin when its turn comes.
+    ///
+    /// # Errors
+    /// A request out of range, a full queue, or an engine that is shutting down.
+    pub fn submit(&self, request: Request) -> Result<Events, SubmitError> {
+        let Plan { limits, info, .. } = &self.handle.plan;
+        limits.request.check(&request)?;
+        let (events, receiver) = mpsc::unbounded_channel();
+        let mut inbox = self.handle.shared.lock();
+        if inbox.stopping || inbox.ended {
+            return Err(SubmitError::ShuttingDown);
+        }
+        let queued = inbox.arrived.len() + inbox.scheduled;
+        if queued >= info.max_queue {
+            let request_s = inbox.stats.request_s.unwrap_or(1.0);
+            let wait_s = request_s * queued as f64 / info.max_running as f64;
+            return Err(SubmitError::QueueFull {
+                retry_after_s: wait_s.ceil().clamp(1.0, 60.0) as u64,
+            });
+        }
+        inbox.arrived.push(Waiting { request, events, submitted: Instant::now() });
+        drop(inbox);
+        self.handle.shared.changed.notify_all();
+        Ok(receiver)
+    }
+
+    /// What the engine was started with, defaults resolved.
+    pub fn info(&self) -> &EngineInfo {
+        &self.handle.plan.info
+    }
+
+    /// Counters and gauges as of the last step.
+    pub fn stats(&self) -> EngineStats {
+        let inbox = self.handle.shared.lock();
+        let waiting = inbox.arrived.len() + inbox.scheduled;
+        EngineStats { waiting, ..inbox.stats.clone() }
+    }
+
+    /// Accepts nothing more, fails what waits with [`EngineError::ShuttingDown`], and returns
+    /// when what runs is finished. Blocks: call it from a thread that may.
+    pub fn shutdown(&self) {
+        let shared = &self.handle.shared;
+        shared.stop();
+        let mut inbox = shared.lock();
+        while !inbox.ended {
+            inbox = shared.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl Shared {
+    /// The inbox holds plain data that is whole after each statement, so a lock that a panic
+    /// poisoned is as good as another.
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.lock().stopping = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The engine's thread.
+struct Worker {
+    shared: Arc<Shared>,
+    model: Model,
+    scheduler: Scheduler,
+}
+
+impl Worker {
+    fn run(mut self) {
+        while self.exchange() {
+            let (scheduler, model) = (&mut self.scheduler, &mut self.model);
+            let step = AssertUnwindSafe(|| scheduler.step(model, &mut |_| {}));
+            if catch_unwind(step).is_err() {
+                let error = EngineError::Step("the scheduler panicked".to_string());
+                self.scheduler.fail_all(&error);
+            }
+        }
+    }
+
+    /// Takes what arrived and reports; sleeps while there is nothing to do. `false` ends the
+    /// thread.
+    fn exchange(&mut self) -> bool {
+        let mut inbox = self.shared.lock();
+        loop {
+            for waiting in inbox.arrived.drain(..) {
+                self.scheduler.submit(waiting);
+            }
+            if inbox.stopping {
+                for waiting in self.scheduler.take_waiting() {
+                    let _ = waiting.events.send(Event::Failed(EngineError::ShuttingDown));
+                }
+            }
+            inbox.scheduled = self.scheduler.waiting();
+            inbox.stats = self.scheduler.stats();
+            if !self.scheduler.is_idle() {
+                return true;
+            }
+            if inbox.stopping {
+                return false;
+            }
+            inbox = self.shared.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+    }
+}

@@ -1,0 +1,260 @@
+//! The equality matrix: whether reuse, chunks, threads and neighbours leave every bit alone.
+//!
+//! Each cell runs the same prompts under another condition and compares logits, logprobs and
+//! tokens with a plain run (nothing cached, one chunk, one thread, alone), bit by bit. A cell
+//! fails too if its condition did not occur: if nothing was reused, or no neighbour shared a
+//! step. And a kernel whose sums depend on the batch must be caught, or the check is blind.
+
+use std::sync::Arc;
+
+use kernels::{Isa, Team};
+use package::Package;
+use serde::Serialize;
+
+use crate::exact_run::{self, ANSWER_TOKENS, Condition, Difference, Observed, Prompt};
+use crate::model::{Fault, Model};
+use crate::options::{EngineOptions, StartError};
+
+/// Lengths around a page, a tile and a segment, and one over a thousand.
+pub const LENGTHS: [usize; 10] = [15, 16, 17, 63, 64, 65, 511, 512, 513, 1037];
+/// Lengths for instruction sets other than the fastest, which can be very slow.
+const LENGTHS_OF_OTHER_ISAS: [usize; 2] = [17, 65];
+
+/// What to cross.
+#[derive(Clone, Debug)]
+pub struct ExactOptions {
+    /// Prompt lengths; those beyond the model's context are left out.
+    pub lengths: Vec<usize>,
+    /// Prompt rows per step; `None` is the whole prompt at once.
+    pub chunks: Vec<Option<usize>>,
+    /// Sizes of the team.
+    pub threads: Vec<usize>,
+    /// Instruction sets: the first with everything, the others with short prompts.
+    pub isas: Vec<Isa>,
+}
+
+impl Default for ExactOptions {
+    fn default() -> Self {
+        let best = Isa::best();
+        let others = Isa::available().into_iter().filter(|&isa| isa != best);
+        ExactOptions {
+            lengths: LENGTHS.to_vec(),
+            chunks: vec![Some(1), Some(7), Some(64), None],
+            threads: vec![1, 2],
+            isas: std::iter::once(best).chain(others).collect(),
+        }
+    }
+}
+
+/// What was found; the document of `refrain check exact --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExactReport {
+    /// `refrain.exact/1`.
+    pub schema: &'static str,
+    /// The package's name.
+    pub model: String,
+    /// Lengths of the prompts of the fastest instruction set.
+    pub lengths: Vec<usize>,
+    /// Tokens drawn after each prompt.
+    pub answer_tokens: usize,
+    /// One entry per condition.
+    pub cells: Vec<Cell>,
+    /// Whether the kernel that depends on the batch was caught, for each instruction set.
+    pub self_tests: Vec<SelfTest>,
+    /// Whether every cell and self-test passed.
+    pub passed: bool,
+}
+
+/// One condition and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// Instruction set.
+    pub isa: &'static str,
+    /// Size of the team.
+    pub threads: usize,
+    /// Prompt rows per step; `None` is the whole prompt at once.
+    pub chunk: Option<usize>,
+    /// Whether prefixes were reused.
+    pub cached: bool,
+    /// Whether unrelated requests came and went beside.
+    pub neighbours: bool,
+    /// Requests compared.
+    pub requests: usize,
+    /// Rows of logits compared.
+    pub rows: usize,
+    /// Prompt tokens really reused.
+    pub reused_tokens: usize,
+    /// Prompt chunks really computed.
+    pub chunks: usize,
+    /// Steps that really computed a neighbour's rows too.
+    pub shared_steps: usize,
+    /// Requests that really came and went beside.
+    pub neighbours_served: usize,
+    /// Whether the bits were equal under the condition.
+    pub outcome: Outcome,
+}
+
+/// What became of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// All bits are equal.
+    Equal,
+    /// The first bits that differ.
+    Different(Difference),
+    /// What should have occurred did not.
+    ConditionMissed {
+        /// What that was.
+        condition: String,
+    },
+    /// A request failed.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// Whether a broken kernel is seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct SelfTest {
+    /// Instruction set.
+    pub isa: &'static str,
+    /// The kernel's sums depended on the batch, and the comparison said so.
+    pub caught: bool,
+}
+
+/// Runs the matrix; `progress` is shown each cell as it ends.
+///
+/// # Errors
+/// A model that cannot be loaded; whatever the matrix finds is in the report.
+pub fn check_exact(
+    package: &Arc<Package>,
+    options: &ExactOptions,
+    progress: &mut dyn FnMut(&Cell),
+) -> Result<ExactReport, StartError> {
+    let longest = package.config.context.saturating_sub(ANSWER_TOKENS);
+    let fits = |lengths: &[usize]| -> Vec<usize> {
+        lengths.iter().copied().filter(|&length| length <= longest).collect()
+    };
+    let mut cells = Vec::new();
+    let mut self_tests = Vec::new();
+    for (index, &isa) in options.isas.iter().enumerate() {
+        let main = index == 0;
+        let lengths = fits(if main { &options.lengths } else { &LENGTHS_OF_OTHER_ISAS });
+        let prompts = exact_run::prompts(&lengths, package.config.vocab);
+        let mut isa_check = IsaCheck { package, isa, prompts, reference: Vec::new() };
+        for (index, &threads) in options.threads.iter().enumerate() {
+            let mut model = isa_check.load(threads)?;
+            if index == 0 {
+                isa_check.reference = isa_check.reference(&mut model)?;
+            }
+            for condition in conditions(options, main, threads) {
+                let cell = isa_check.cell(&mut model, condition)?;
+                progress(&cell);
+                cells.push(cell);
+            }
+            if index == 0 {
+                self_tests.push(isa_check.self_test(&mut model)?);
+            }
+        }
+    }
+    let equal = cells.iter().all(|cell| cell.outcome == Outcome::Equal) && !cells.is_empty();
+    let passed = equal && self_tests.iter().all(|test| test.caught);
+    Ok(ExactReport {
+        schema: "refrain.exact/1",
+        model: package.name.clone(),
+        lengths: fits(&options.lengths),
+        answer_tokens: ANSWER_TOKENS,
+        cells,
+        self_tests,
+        passed,
+    })
+}
+
+/// The conditions for one team: all of them, or a few where rows are expensive.
+fn conditions(options: &ExactOptions, main: bool, threads: usize) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    for &chunk in &options.chunks {
+        for cached in [false, true] {
+            for neighbours in [false, true] {
+                let few = chunk != Some(1) && neighbours;
+                if main || few {
+                    conditions.push(Condition { threads, chunk, cached, neighbours });
+                }
+            }
+        }
+    }
+    conditions
+}
+
+/// The matrix of one instruction set, which is compared with itself alone.
+struct IsaCheck<'a> {
+    package: &'a Arc<Package>,
+    isa: Isa,
+    prompts: Vec<Prompt>,
+    reference: Vec<Observed>,
+}
+
+impl IsaCheck<'_> {
+    fn load(&self, threads: usize) -> Result<Model, StartError> {
+        let team = Arc::new(Team::with_isa(threads, self.isa)?);
+        let context = self.package.config.context;
+        Ok(Model::load(self.package, team, context, &|_, _| {})?)
+    }
+
+    fn run(&self, model: &mut Model, condition: Condition) -> Result<exact_run::Run, StartError> {
+        let options = EngineOptions {
+            chunk_tokens: Some(condition.chunk.unwrap_or(usize::MAX)),
+            ..EngineOptions::default()
+        };
+        let scheduler = options.resolve(self.package, model)?.scheduler(self.package)?;
+        Ok(exact_run::run(scheduler, model, &self.prompts, condition))
+    }
+
+    /// The plain run that all cells are compared with.
+    fn reference(&self, model: &mut Model) -> Result<Vec<Observed>, StartError> {
+        let plain = Condition { threads: 1, chunk: None, cached: false, neighbours: false };
+        Ok(self.run(model, plain)?.observed)
+    }
+
+    fn cell(&self, model: &mut Model, condition: Condition) -> Result<Cell, StartError> {
+        let run = self.run(model, condition)?;
+        let different = run.observed.iter().find_map(|observed| {
+            let reference = self.reference.iter().find(|r| r.prompt == observed.prompt)?;
+            reference.difference(observed)
+        });
+        let outcome = match (run.failed, different, run.missed) {
+            (Some(error), ..) => Outcome::Failed { error },
+            (None, Some(difference), _) => Outcome::Different(difference),
+            (None, None, Some(condition)) => Outcome::ConditionMissed { condition },
+            (None, None, None) => Outcome::Equal,
+        };
+        Ok(Cell {
+            isa: self.isa.name(),
+            threads: condition.threads,
+            chunk: condition.chunk,
+            cached: condition.cached,
+            neighbours: condition.neighbours,
+            requests: run.observed.len(),
+            rows: run.observed.iter().map(|observed| observed.logits.len()).sum(),
+            reused_tokens: run.reused_tokens,
+            chunks: run.chunks,
+            shared_steps: run.shared_steps,
+            neighbours_served: run.neighbours_served,
+            outcome,
+        })
+    }
+
+    /// Breaks the model's matmul and looks whether a short comparison sees it.
+    fn self_test(&self, model: &mut Model) -> Result<SelfTest, StartError> {
+        let prompts = self.prompts.iter().take(3).cloned().collect();
+        let mut broken = IsaCheck { prompts, reference: Vec::new(), ..*self };
+        model.set_fault(Some(Fault::BatchDependent));
+        broken.reference = broken.reference(model)?;
+        let condition = Condition { threads: 1, chunk: Some(7), cached: false, neighbours: true };
+        let cell = broken.cell(model, condition)?;
+        model.set_fault(None);
+        let caught = matches!(cell.outcome, Outcome::Different(_));
+        Ok(SelfTest { isa: self.isa.name(), caught })
+    }
+}

@@ -1,0 +1,224 @@
+//! What an engine is started with, and the defaults where nothing is said.
+
+use std::sync::Arc;
+
+use cache::PromptCache;
+use kernels::{KvError, KvGeometry, KvType, PAGE_TOKENS, Team, TeamError};
+use package::Package;
+use serde::Serialize;
+
+use crate::error::LoadError;
+use crate::kv_memory::KvMemory;
+use crate::kv_pool::KvPool;
+use crate::machine::Machine;
+use crate::model::Model;
+use crate::request::RequestLimits;
+use crate::scheduler::{Limits, Scheduler, wall_clock};
+
+/// Default of [`EngineOptions::max_running`].
+pub const MAX_RUNNING: usize = 16;
+/// Default of [`EngineOptions::max_queue`].
+pub const MAX_QUEUE: usize = 256;
+/// Default of [`EngineOptions::chunk_tokens`].
+pub const CHUNK_TOKENS: usize = 256;
+/// Default of [`EngineOptions::answer_tokens`].
+pub const ANSWER_TOKENS: usize = 2048;
+/// The share of memory that K/V may take by default: one part in so many.
+pub const KV_MEMORY_SHARE: u64 = 4;
+/// Most pages; bounds the tables that count them.
+const PAGES_MAX: usize = 1 << 22;
+
+/// How an engine runs; `None` takes the documented default.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Threads that compute; by default the physical cores of the affinity mask, cut to the
+    /// cgroup's CPU quota.
+    pub threads: Option<usize>,
+    /// Tokens of prompt and answer together; by default the model's, cut to what the KV
+    /// memory holds. An answer that reaches it ends with [`FinishReason::Length`](crate::FinishReason).
+    pub context: Option<usize>,
+    /// Bytes of KV memory for running requests and the prompt cache together; by default a
+    /// quarter ([`KV_MEMORY_SHARE`]) of the machine's or cgroup's memory. It is committed as
+    /// it is used.
+    pub kv_bytes: Option<u64>,
+    /// Element type of K/V; by default the model's.
+    pub kv_type: Option<KvType>,
+    /// Answers computed at the same time; by default [`MAX_RUNNING`].
+    pub max_running: Option<usize>,
+    /// Requests that may wait; by default [`MAX_QUEUE`].
+    pub max_queue: Option<usize>,
+    /// Prompt rows computed in one step; by default [`CHUNK_TOKENS`].
+    pub chunk_tokens: Option<usize>,
+    /// Longest answer of a request that says nothing; by default [`ANSWER_TOKENS`].
+    pub answer_tokens: Option<usize>,
+    /// Whether prefixes are kept and reused. If not, verdicts say `disabled_by_request`.
+    pub prompt_cache: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            threads: None,
+            context: None,
+            kv_bytes: None,
+            kv_type: None,
+            max_running: None,
+            max_queue: None,
+            chunk_tokens: None,
+            answer_tokens: None,
+            prompt_cache: true,
+        }
+    }
+}
+
+/// What an engine runs with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineInfo {
+    /// The package's name.
+    pub model: String,
+    /// Tokens of prompt and answer together.
+    pub context: usize,
+    /// Token ids.
+    pub vocab: usize,
+    /// Bytes of KV memory, at most.
+    pub kv_budget_bytes: u64,
+    /// Bytes of K/V of one page of 16 tokens.
+    pub page_bytes: usize,
+    /// `f32` or `f16`.
+    pub kv_type: &'static str,
+    /// Threads that compute.
+    pub threads: usize,
+    /// Instruction set of the kernels.
+    pub isa: &'static str,
+    /// What all bits depend on besides weights and tokens.
+    pub numerics_id: String,
+    /// Answers computed at the same time.
+    pub max_running: usize,
+    /// Requests that may wait.
+    pub max_queue: usize,
+    /// Prompt rows computed in one step.
+    pub chunk_tokens: usize,
+    /// Longest answer of a request that says nothing.
+    pub answer_tokens: usize,
+    /// Whether prefixes are kept and reused.
+    pub prompt_cache: bool,
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The weights could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The team of threads could not be formed.
+    #[error(transparent)]
+    Team(#[from] TeamError),
+    /// The KV memory could not be reserved.
+    #[error(transparent)]
+    Kv(#[from] KvError),
+    /// The engine's thread could not be started.
+    #[error("the engine's thread could not be started: {0}")]
+    Thread(std::io::Error),
+    /// An option contradicts the model or the machine.
+    #[error("{field}: {message}")]
+    Option {
+        /// The field of [`EngineOptions`].
+        field: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// Options with the defaults resolved.
+pub(crate) struct Plan {
+    pub(crate) limits: Limits,
+    pub(crate) info: EngineInfo,
+    geometry: KvGeometry,
+}
+
+impl EngineOptions {
+    /// Loads the package's model for the team that the options ask for.
+    pub(crate) fn load(
+        &self,
+        package: &Package,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Model, StartError> {
+        let own = package.config.context;
+        if self.context.is_some_and(|context| context > own) {
+            let message = format!("the model's context is {own} tokens");
+            return Err(StartError::Option { field: "context", message });
+        }
+        let threads = self.threads.unwrap_or_else(|| Machine::detect().physical_cores);
+        let team = Arc::new(Team::new(threads)?);
+        Ok(Model::load(package, team, self.context.unwrap_or(own), progress)?)
+    }
+
+    /// Resolves what was left open, now that the model is known.
+    pub(crate) fn resolve(&self, package: &Package, model: &Model) -> Result<Plan, StartError> {
+        let mut geometry = model.kv_geometry();
+        geometry.kv_type = self.kv_type.unwrap_or(geometry.kv_type);
+        let pages = self.pages(geometry)?;
+        let positive = |field, value| match value {
+            0 => Err(StartError::Option { field, message: "must be at least 1".to_string() }),
+            value => Ok(value),
+        };
+        // One page less, for the copy of a partial page that a request goes on from.
+        let context = model.config().context.min((pages - 1) * PAGE_TOKENS);
+        let (or, team) = (Option::unwrap_or, model.team());
+        let info = EngineInfo {
+            model: package.name.clone(),
+            context: positive("context", self.context.unwrap_or(context).min(context))?,
+            vocab: model.config().vocab,
+            kv_budget_bytes: (pages * geometry.page_bytes()) as u64,
+            page_bytes: geometry.page_bytes(),
+            kv_type: match geometry.kv_type {
+                KvType::F32 => "f32",
+                KvType::F16 => "f16",
+            },
+            threads: team.threads(),
+            isa: team.isa().name(),
+            numerics_id: model.numerics_id(geometry.kv_type),
+            max_running: positive("max_running", or(self.max_running, MAX_RUNNING))?,
+            max_queue: positive("max_queue", or(self.max_queue, MAX_QUEUE))?,
+            chunk_tokens: positive("chunk_tokens", or(self.chunk_tokens, CHUNK_TOKENS))?,
+            answer_tokens: positive("answer_tokens", or(self.answer_tokens, ANSWER_TOKENS))?,
+            prompt_cache: self.prompt_cache,
+        };
+        let request = RequestLimits {
+            context: info.context,
+            vocab: info.vocab,
+            answer_tokens: info.answer_tokens,
+            pages,
+        };
+        let limits = Limits {
+            request,
+            running: info.max_running,
+            chunk_tokens: info.chunk_tokens,
+            prompt_cache: info.prompt_cache,
+        };
+        Ok(Plan { limits, info, geometry })
+    }
+
+    /// Pages of the KV memory's budget.
+    fn pages(&self, geometry: KvGeometry) -> Result<usize, StartError> {
+        let page_bytes = geometry.page_bytes() as u64;
+        let default = || Machine::detect().memory_bytes / KV_MEMORY_SHARE;
+        let budget = self.kv_bytes.unwrap_or_else(default);
+        let pages = usize::try_from(budget / page_bytes).unwrap_or(PAGES_MAX).min(PAGES_MAX);
+        if pages < 2 {
+            let message = format!("{budget} bytes hold no two pages of {page_bytes} bytes");
+            return Err(StartError::Option { field: "kv_bytes", message });
+        }
+        Ok(pages)
+    }
+}
+
+impl Plan {
+    /// An empty scheduler on new KV memory.
+    pub(crate) fn scheduler(&self, package: &Arc<Package>) -> Result<Scheduler, StartError> {
+        let pool = KvPool::new(self.geometry, self.limits.request.pages)?;
+        let cache = PromptCache::new(cache::Limits::default(), wall_clock());
+        let memory = KvMemory::new(pool, cache);
+        Ok(Scheduler::new(Arc::clone(package), self.limits, memory))
+    }
+}

@@ -1,0 +1,398 @@
+//! What a caller asks of the engine, and what comes back.
+
+use cache::{Namespace, Verdict};
+use package::PromptMap;
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// Most choices of one request.
+pub const CHOICES_MAX: usize = 128;
+/// Most alternatives that can be asked for beside a token's log-probability.
+pub const TOP_LOGPROBS_MAX: usize = 64;
+/// Most stop strings of one request.
+pub const STOP_STRINGS_MAX: usize = 64;
+/// Longest stop string, in bytes.
+pub const STOP_STRING_BYTES_MAX: usize = 4096;
+/// Most stop token ids of one request.
+pub const STOP_IDS_MAX: usize = 1024;
+/// Most biased tokens of one request.
+pub const LOGIT_BIAS_MAX: usize = 4096;
+/// Stands for a log-probability that is not a finite number (a token that cannot
+/// be drawn), because JSON has no infinity. The value is the one OpenAI uses.
+pub const LOGPROB_NEVER: f32 = -9999.0;
+
+/// One request: a prompt as token ids, and how to go on from it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The caller's name for it, for instance `chatcmpl-…`; appears in later verdicts.
+    pub id: String,
+    /// The prompt's token ids; at least one.
+    pub prompt: Vec<u32>,
+    /// Which message each prompt token came from, to complete the verdict.
+    pub prompt_map: Option<PromptMap>,
+    /// Whose prefixes may be reused.
+    pub namespace: Namespace,
+    /// How many answers to draw from the one prompt; at least one.
+    pub choices: usize,
+    /// Longest answer in tokens; `None` is [`EngineInfo::answer_tokens`](crate::EngineInfo).
+    /// It is cut to what the context leaves, and zero computes the prompt alone.
+    pub max_tokens: Option<usize>,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// The answer ends before the first of these texts, which may span tokens.
+    pub stop: Vec<String>,
+    /// The answer ends before the first of these tokens.
+    pub stop_ids: Vec<u32>,
+    /// Goes on past the model's own end tokens.
+    pub ignore_end: bool,
+    /// Log-probabilities of the answer's tokens, with so many alternatives.
+    pub logprobs: Option<usize>,
+    /// Log-probabilities of the prompt's tokens, with so many alternatives. The prompt is
+    /// then computed whole, since reuse has no logits: the verdict says `rows_requested`.
+    pub prompt_logprobs: Option<usize>,
+    /// `false` neither reads nor feeds the prompt cache.
+    pub use_cache: bool,
+}
+
+impl Request {
+    /// A request for one answer with the defaults of the OpenAI API.
+    pub fn new(id: impl Into<String>, prompt: Vec<u32>, namespace: Namespace) -> Self {
+        Request {
+            id: id.into(),
+            prompt,
+            prompt_map: None,
+            namespace,
+            choices: 1,
+            max_tokens: None,
+            sampling: Sampling::default(),
+            stop: Vec::new(),
+            stop_ids: Vec::new(),
+            ignore_end: false,
+            logprobs: None,
+            prompt_logprobs: None,
+            use_cache: true,
+        }
+    }
+}
+
+/// How the next token is drawn from a row of logits. Applied in this order: penalties,
+/// `logit_bias`, `temperature`, `top_k`, `top_p`, `min_p`, then one draw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// Divides the logits; zero always takes the highest (ties: the lowest id).
+    pub temperature: f32,
+    /// Keeps the so many likeliest tokens; zero keeps all.
+    pub top_k: usize,
+    /// Keeps the likeliest tokens that together reach this probability, in (0, 1].
+    pub top_p: f32,
+    /// Keeps tokens at least this probable relative to the likeliest, in [0, 1].
+    pub min_p: f32,
+    /// Divides positive and multiplies negative logits of tokens in the prompt or the
+    /// answer (Keskar et al. 2019, arXiv:1909.05858, with the sign handled as everywhere
+    /// since); 1 is off.
+    pub repetition_penalty: f32,
+    /// Subtracted once from the logits of tokens in the answer.
+    pub presence_penalty: f32,
+    /// Subtracted from the logits of tokens in the answer, once per occurrence.
+    pub frequency_penalty: f32,
+    /// Makes the draws repeatable; `None` takes a fresh one.
+    pub seed: Option<u64>,
+    /// Added to the logits of these tokens.
+    pub logit_bias: Vec<(u32, f32)>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            seed: None,
+            logit_bias: Vec::new(),
+        }
+    }
+}
+
+impl Sampling {
+    /// Always the likeliest token.
+    pub fn greedy() -> Self {
+        Sampling { temperature: 0.0, ..Sampling::default() }
+    }
+}
+
+/// The stream of one request's [`Event`]s. It ends with [`Event::Done`] or
+/// [`Event::Failed`]; dropping it cancels the request at the next step.
+pub type Events = UnboundedReceiver<Event>;
+
+/// Something that happened to a request.
+// `Done` is by far the largest, and comes once in hundreds of events.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Once, before any answer, if [`Request::prompt_logprobs`] asked: one entry for each
+    /// prompt token, `None` for the first, which nothing precedes.
+    PromptLogprobs(Vec<Option<TokenLogprobs>>),
+    /// More of an answer. Texts of one choice join to the whole answer.
+    Delta {
+        /// Which answer, from 0.
+        choice: usize,
+        /// Whole characters; what may yet become a stop string is held back.
+        text: String,
+        /// The tokens whose text begins in `text` (or that have none).
+        tokens: Vec<TokenInfo>,
+    },
+    /// An answer ended.
+    Finished {
+        /// Which answer, from 0.
+        choice: usize,
+        /// Why it ended.
+        reason: FinishReason,
+    },
+    /// All answers ended: the last event.
+    Done {
+        /// What was reused and why not more.
+        verdict: Verdict,
+        /// Where the time went.
+        timings: Timings,
+        /// What was counted.
+        tokens: TokenCounts,
+    },
+    /// The request failed, and nothing follows.
+    Failed(EngineError),
+}
+
+/// A token of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenInfo {
+    /// Its id.
+    pub id: u32,
+    /// Its bytes; empty for special tokens, which are hidden from the text.
+    pub bytes: Vec<u8>,
+    /// The natural logarithm of its probability in the raw logits, before penalties,
+    /// bias and temperature, if asked for.
+    pub logprob: Option<f32>,
+    /// The likeliest tokens of that row with their log-probabilities, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Log-probabilities of a prompt token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprobs {
+    /// The token's own.
+    pub logprob: f32,
+    /// The likeliest tokens in its place, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The model ended it, or a stop string or token did.
+    Stop,
+    /// The longest answer or the context's end was reached.
+    Length,
+}
+
+/// Where a request's time went; what is not known is `None`, never zero.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Timings {
+    /// From submission to admission.
+    pub queue_ms: Option<f64>,
+    /// Finding the prefix, sharing its pages and copying the partial one.
+    pub lookup_ms: Option<f64>,
+    /// Reading pages back from a lower tier.
+    pub restore_ms: Option<f64>,
+    /// From admission to the last prompt row, less the lookup.
+    pub prefill_ms: Option<f64>,
+    /// From submission to the first token.
+    pub ttft_ms: Option<f64>,
+    /// From the first token to the last.
+    pub decode_ms: Option<f64>,
+    /// An estimate of what the verdict's stop cost: tokens that were computed although they
+    /// are identical to what is or was held, times this server's measured prefill time per
+    /// token.
+    pub lost_ms: Option<f64>,
+}
+
+/// Tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TokenCounts {
+    /// Prompt tokens that were computed.
+    pub input: usize,
+    /// Prompt tokens that were reused.
+    pub cached_input: usize,
+    /// Tokens drawn over all choices, the hidden end tokens included.
+    pub output: usize,
+}
+
+/// Why a running request failed. The engine itself goes on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The model could not compute the request's rows.
+    #[error("the step failed: {0}")]
+    Step(String),
+    /// The engine was shut down before the request's turn came.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+}
+
+/// Why a request was not accepted.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SubmitError {
+    /// Too many requests wait.
+    #[error("the queue is full; try again in {retry_after_s} s")]
+    QueueFull {
+        /// An estimate of when a place will be free, in whole seconds.
+        retry_after_s: u64,
+    },
+    /// The prompt leaves no room for an answer.
+    #[error("the prompt has {tokens} tokens and the context holds {context}")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens of the context.
+        context: usize,
+    },
+    /// The prompt has no token.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// A parameter is out of range.
+    #[error("{field}: {message}")]
+    BadParameter {
+        /// The field of [`Request`] or [`Sampling`], by the OpenAI API's name.
+        field: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The engine no longer accepts requests.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+}
+
+/// What requests are checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLimits {
+    pub(crate) context: usize,
+    pub(crate) vocab: usize,
+    pub(crate) answer_tokens: usize,
+    pub(crate) pages: usize,
+}
+
+impl RequestLimits {
+    /// Checks a request before it is queued, so that nothing later can refuse it.
+    pub(crate) fn check(&self, request: &Request) -> Result<(), SubmitError> {
+        let tokens = request.prompt.len();
+        if tokens == 0 {
+            return Err(SubmitError::EmptyPrompt);
+        }
+        let answer = usize::from(request.max_tokens != Some(0));
+        if tokens + answer > self.context {
+            return Err(SubmitError::PromptTooLong { tokens, context: self.context });
+        }
+        self.check_ids("prompt", request.prompt.iter().copied())?;
+        let choices = request.choices;
+        range("n", (1..=CHOICES_MAX).contains(&choices), || {
+            format!("{choices} is not between 1 and {CHOICES_MAX}")
+        })?;
+        range("n", self.pages_needed(request) <= self.pages, || {
+            format!("{choices} answers of this length do not fit the KV memory at once")
+        })?;
+        self.check_stops(request)?;
+        for (field, top) in
+            [("logprobs", request.logprobs), ("prompt_logprobs", request.prompt_logprobs)]
+        {
+            range(field, top.is_none_or(|top| top <= TOP_LOGPROBS_MAX), || {
+                format!("at most {TOP_LOGPROBS_MAX} alternatives")
+            })?;
+        }
+        self.check_sampling(&request.sampling)
+    }
+
+    /// The longest answer of a request, cut to what the context leaves.
+    pub(crate) fn answer_tokens(&self, request: &Request) -> usize {
+        let asked = request.max_tokens.unwrap_or(self.answer_tokens);
+        asked.min(self.context.saturating_sub(request.prompt.len()))
+    }
+
+    /// Pages that a request may hold at most: each choice's own, the prompt's full pages
+    /// once, and one for the page that its first copied.
+    pub(crate) fn pages_needed(&self, request: &Request) -> usize {
+        let prompt = request.prompt.len();
+        let shared = prompt / cache::PAGE_TOKENS;
+        // The last token of an answer is drawn but never computed.
+        let rows = prompt + self.answer_tokens(request).saturating_sub(1);
+        let own = rows.div_ceil(cache::PAGE_TOKENS) - shared;
+        shared + request.choices * own + 1
+    }
+
+    fn check_ids(
+        &self,
+        field: &'static str,
+        mut ids: impl Iterator<Item = u32>,
+    ) -> Result<(), SubmitError> {
+        match ids.find(|&id| id as usize >= self.vocab) {
+            Some(id) => Err(SubmitError::BadParameter {
+                field,
+                message: format!("the model has no token {id}"),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_stops(&self, request: &Request) -> Result<(), SubmitError> {
+        let stop = &request.stop;
+        range("stop", stop.len() <= STOP_STRINGS_MAX, || {
+            format!("at most {STOP_STRINGS_MAX} strings")
+        })?;
+        range("stop", stop.iter().all(|text| !text.is_empty()), || {
+            "a stop string is empty".to_string()
+        })?;
+        range("stop", stop.iter().all(|text| text.len() <= STOP_STRING_BYTES_MAX), || {
+            format!("a stop string has at most {STOP_STRING_BYTES_MAX} bytes")
+        })?;
+        range("stop_token_ids", request.stop_ids.len() <= STOP_IDS_MAX, || {
+            format!("at most {STOP_IDS_MAX} tokens")
+        })
+    }
+
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), SubmitError> {
+        let Sampling { temperature, top_p, min_p, repetition_penalty, .. } = *sampling;
+        range("temperature", temperature.is_finite() && temperature >= 0.0, || {
+            format!("{temperature} is not a number from 0 up")
+        })?;
+        range("top_p", top_p > 0.0 && top_p <= 1.0, || format!("{top_p} is not in (0, 1]"))?;
+        range("min_p", (0.0..=1.0).contains(&min_p), || format!("{min_p} is not in [0, 1]"))?;
+        range(
+            "repetition_penalty",
+            repetition_penalty.is_finite() && repetition_penalty > 0.0,
+            || format!("{repetition_penalty} is not a positive number"),
+        )?;
+        for (field, penalty) in [
+            ("presence_penalty", sampling.presence_penalty),
+            ("frequency_penalty", sampling.frequency_penalty),
+        ] {
+            range(field, penalty.is_finite(), || format!("{penalty} is not a number"))?;
+        }
+        let bias = &sampling.logit_bias;
+        range("logit_bias", bias.len() <= LOGIT_BIAS_MAX, || {
+            format!("at most {LOGIT_BIAS_MAX} tokens")
+        })?;
+        range("logit_bias", bias.iter().all(|(_, value)| !value.is_nan()), || {
+            "a bias is not a number".to_string()
+        })?;
+        self.check_ids("logit_bias", bias.iter().map(|&(id, _)| id))
+    }
+}
+
+fn range(
+    field: &'static str,
+    holds: bool,
+    message: impl FnOnce() -> String,
+) -> Result<(), SubmitError> {
+    if holds { Ok(()) } else { Err(SubmitError::BadParameter { field, message: message() }) }
+}

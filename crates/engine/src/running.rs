@@ -1,0 +1,140 @@
+//! A request that was admitted: its choices, its clock and its channel.
+
+use std::time::Instant;
+
+use cache::{Pin, Verdict};
+use kernels::PageId;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::output::{OutputText, Piece};
+use crate::request::{Event, FinishReason, Request, Timings, TokenCounts, TokenLogprobs};
+use crate::sampler::ChoiceState;
+use crate::sequence::Sequence;
+
+/// A request that waits for its turn.
+pub(crate) struct Waiting {
+    pub(crate) request: Request,
+    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) submitted: Instant,
+}
+
+/// A request whose steps are being run.
+pub(crate) struct Running {
+    pub(crate) request: Request,
+    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) verdict: Verdict,
+    /// Holds the hit's pages in the prompt cache until the prompt is published.
+    pub(crate) pin: Option<Pin>,
+    /// Whether the prompt cache was asked.
+    pub(crate) looked_up: bool,
+    /// Pages that this request may come to hold.
+    pub(crate) pages_reserved: usize,
+    /// Longest answer, in tokens.
+    pub(crate) answer_tokens: usize,
+    /// While the prompt is computed only the first choice exists.
+    pub(crate) choices: Vec<Choice>,
+    /// Filled as prompt rows are computed.
+    pub(crate) prompt_logprobs: Vec<Option<TokenLogprobs>>,
+    /// The step in which a chunk of its prompt was computed last.
+    pub(crate) served_at_step: u64,
+    pub(crate) clock: Clock,
+    /// Of all draws, the caller's or a fresh one.
+    pub(crate) seed: u64,
+    /// Nothing more is to be done for it.
+    pub(crate) ended: bool,
+}
+
+/// One answer of a request.
+pub(crate) struct Choice {
+    pub(crate) sequence: Sequence,
+    pub(crate) output: OutputText,
+    pub(crate) state: ChoiceState,
+    /// Tokens drawn, the hidden last one included.
+    pub(crate) drawn: usize,
+    pub(crate) finished: Option<FinishReason>,
+}
+
+/// When things happened to a request.
+pub(crate) struct Clock {
+    pub(crate) submitted: Instant,
+    pub(crate) admitted: Instant,
+    pub(crate) looked_up: Instant,
+    pub(crate) prefilled: Option<Instant>,
+    pub(crate) first_token: Option<Instant>,
+    pub(crate) last_token: Option<Instant>,
+}
+
+impl Clock {
+    /// A clock that was started by submission at `submitted` and admission at `admitted`.
+    pub(crate) fn new(submitted: Instant, admitted: Instant) -> Self {
+        Clock {
+            submitted,
+            admitted,
+            looked_up: Instant::now(),
+            prefilled: None,
+            first_token: None,
+            last_token: None,
+        }
+    }
+
+    /// A token was drawn.
+    pub(crate) fn note_token(&mut self) {
+        let now = Instant::now();
+        self.first_token.get_or_insert(now);
+        self.last_token = Some(now);
+    }
+
+    /// The times between, `lost_ms` left open.
+    fn timings(&self, looked_up: bool) -> Timings {
+        let ms = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
+        let first = self.first_token;
+        Timings {
+            queue_ms: Some(ms(self.submitted, self.admitted)),
+            lookup_ms: looked_up.then(|| ms(self.admitted, self.looked_up)),
+            restore_ms: looked_up.then_some(0.0),
+            prefill_ms: self.prefilled.map(|at| ms(self.looked_up, at)),
+            ttft_ms: first.map(|at| ms(self.submitted, at)),
+            decode_ms: first.zip(self.last_token).map(|(from, to)| ms(from, to)),
+            lost_ms: None,
+        }
+    }
+}
+
+impl Running {
+    /// The choices still being answered.
+    pub(crate) fn open_choices(&self) -> impl Iterator<Item = (usize, &Choice)> {
+        let choices = self.choices.iter().enumerate();
+        choices.filter(|(_, choice)| choice.finished.is_none() && !self.ended)
+    }
+
+    /// Sends an event; a receiver that has gone is noticed at the next step.
+    pub(crate) fn send(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
+    /// Sends what an answer has more.
+    pub(crate) fn send_piece(&self, choice: usize, piece: Piece) {
+        if !piece.is_empty() {
+            self.send(Event::Delta { choice, text: piece.text, tokens: piece.tokens });
+        }
+    }
+
+    /// The event that closes a request that went well.
+    pub(crate) fn done(&self, lost_ms: Option<f64>) -> Event {
+        let tokens = TokenCounts {
+            input: self.verdict.computed_tokens,
+            cached_input: self.verdict.reused_tokens,
+            output: self.choices.iter().map(|choice| choice.drawn).sum(),
+        };
+        let timings = Timings { lost_ms, ..self.clock.timings(self.looked_up) };
+        Event::Done { verdict: self.verdict.clone(), timings, tokens }
+    }
+}
+
+/// The pages of a hit, to be adopted by a sequence.
+pub(crate) struct Prefix {
+    pub(crate) pages: Vec<PageId>,
+    pub(crate) reused: usize,
+    pub(crate) verdict: Verdict,
+    pub(crate) pin: Option<Pin>,
+}

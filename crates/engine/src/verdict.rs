@@ -1,0 +1,99 @@
+//! Completing a verdict: the cache knows ids, the engine has the tokenizer, the map of the
+//! prompt, and a clock.
+
+use std::time::Duration;
+
+use cache::{Reason, TokenText, Verdict};
+use package::{PromptMap, Tokenizer};
+
+/// Fills in the texts of the tokens, and the message that the stop lies in.
+pub(crate) fn complete(verdict: &mut Verdict, tokenizer: &Tokenizer, map: Option<&PromptMap>) {
+    let stop = &mut verdict.stop;
+    for token in [&mut stop.cached, &mut stop.request].into_iter().flatten() {
+        token.text = text(tokenizer, token);
+    }
+    if stop.reason != Reason::DifferentToken {
+        return;
+    }
+    if let Some(map) = map {
+        let location = map.locate(stop.at..stop.at + 1);
+        stop.message = location.message;
+        stop.role = Some(location.role);
+        stop.chars = location.chars;
+    }
+}
+
+/// A token's text; bytes that are no whole characters show as U+FFFD.
+fn text(tokenizer: &Tokenizer, token: &TokenText) -> Option<String> {
+    let bytes = tokenizer.bytes(token.id)?;
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// This server's measured prefill time per token: recent steps weigh more, larger steps
+/// weigh by their rows.
+#[derive(Debug, Default)]
+pub(crate) struct PrefillRate {
+    rows: f64,
+    time_ms: f64,
+}
+
+/// So many rows are remembered at full weight before older ones fade.
+const ROWS_REMEMBERED: f64 = 4096.0;
+
+impl PrefillRate {
+    /// Takes note of a step's prefill rows.
+    pub(crate) fn note(&mut self, rows: usize, took: Duration) {
+        self.rows += rows as f64;
+        self.time_ms += took.as_secs_f64() * 1e3;
+        if self.rows > ROWS_REMEMBERED {
+            self.rows /= 2.0;
+            self.time_ms /= 2.0;
+        }
+    }
+
+    fn ms_per_token(&self) -> Option<f64> {
+        (self.rows > 0.0).then(|| self.time_ms / self.rows)
+    }
+
+    /// What the verdict's stop cost: the tokens that were computed although they equal what
+    /// is held after the difference, or was held before the eviction. `None` where that is
+    /// not known; zero where all that was held was reused.
+    pub(crate) fn lost_ms(&self, verdict: &Verdict) -> Option<f64> {
+        let stop = &verdict.stop;
+        let tokens = match stop.reason {
+            Reason::EndOfPrompt | Reason::EndOfCached => return Some(0.0),
+            Reason::DifferentToken => stop.identical_after?,
+            Reason::Evicted => {
+                let held = stop.held_tokens?.min(verdict.prompt_tokens.saturating_sub(1));
+                held.saturating_sub(stop.at)
+            }
+            Reason::FirstRequest | Reason::RowsRequested | Reason::DisabledByRequest => {
+                return None;
+            }
+        };
+        Some(tokens as f64 * self.ms_per_token()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_time_is_tokens_times_the_measured_rate_or_not_known() {
+        let mut rate = PrefillRate::default();
+        let mut verdict = Verdict::disabled_by_request(24);
+        assert_eq!(rate.lost_ms(&verdict), None);
+        verdict.stop.reason = Reason::DifferentToken;
+        verdict.stop.identical_after = Some(3);
+        assert_eq!(rate.lost_ms(&verdict), None);
+        rate.note(4, Duration::from_millis(8));
+        assert_eq!(rate.lost_ms(&verdict), Some(6.0));
+        verdict.stop.reason = Reason::Evicted;
+        verdict.stop.held_tokens = Some(40);
+        verdict.stop.at = 16;
+        assert_eq!(rate.lost_ms(&verdict), Some(14.0));
+        verdict.stop.reason = Reason::EndOfCached;
+        assert_eq!(rate.lost_ms(&verdict), Some(0.0));
+    }
+}
