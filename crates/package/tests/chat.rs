@@ -328,8 +328,12 @@ proptest! {
     #[test]
     fn every_message_is_found(messages in any_messages(), trims in any::<bool>()) {
         let source = "{% for m in messages %}<{{ m.role }}>\n{{ m.content }}\n{% endfor %}";
-        let source = if trims { source.replace("m.content", "m.content | trim") } else { source.into() };
-        let messages: Vec<Value> = messages.into_iter().filter(|m| m["content"].is_string()).collect();
+        let source = match trims {
+            true => source.replace("m.content", "m.content | trim"),
+            false => source.to_owned(),
+        };
+        let is_text = |message: &Value| message["content"].is_string();
+        let messages: Vec<Value> = messages.into_iter().filter(is_text).collect();
         let rendered = render(&template(&source), &messages).expect("renders");
         check_spans(&rendered, &messages);
         let visible = |message: &&Value| {
