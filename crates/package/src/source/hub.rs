@@ -300,7 +300,7 @@ impl hf_hub::api::Progress for Report<'_> {
     fn update(&mut self, bytes: usize) {
         self.done += bytes as u64;
         let size = self.size.get();
-        // More than that can only come from a hub that ignores ranges; the check of the size says so.
+        // More than that comes only from a hub that ignores ranges, which `check_size` refuses.
         self.progress.bytes(self.done.min(size), Some(size));
     }
 
