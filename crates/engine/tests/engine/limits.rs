@@ -1,0 +1,154 @@
+//! Limits, queueing, cancellation and shutdown.
+
+use std::time::{Duration, Instant};
+
+use engine::{
+    CHOICES_MAX, EngineError, EngineOptions, Event, FinishReason, Request, Sampling, StartError,
+    SubmitError,
+};
+
+use crate::{greedy, options, prompt, run, start, wait};
+
+#[test]
+fn the_contexts_end_ends_an_answer_with_length() {
+    let engine = start(EngineOptions { context: Some(48), ..options() });
+    assert_eq!(engine.info().context, 48);
+    for max_tokens in [None, Some(1000)] {
+        let outcome = run(&engine, Request { max_tokens, ..greedy(&prompt(0, 40), 1) });
+        assert_eq!(outcome.answers[0].tokens.len(), 8);
+        assert_eq!(outcome.answers[0].reason, Some(FinishReason::Length));
+    }
+    assert_eq!(run(&engine, greedy(&prompt(0, 48), 0)).tokens.output, 0);
+    let refused = engine.submit(greedy(&prompt(0, 48), 1)).unwrap_err();
+    assert_eq!(refused, SubmitError::PromptTooLong { tokens: 48, context: 48 });
+}
+
+#[test]
+fn answers_have_a_default_length() {
+    let engine = start(EngineOptions { answer_tokens: Some(7), ..options() });
+    let outcome = run(&engine, Request { max_tokens: None, ..greedy(&prompt(0, 5), 1) });
+    assert_eq!(outcome.answers[0].tokens.len(), 7);
+}
+
+#[test]
+fn bad_requests_are_refused_by_field() {
+    let engine = start(options());
+    let good = greedy(&prompt(0, 10), 2);
+    let sampling = |change: fn(&mut Sampling)| {
+        let mut sampling = Sampling::default();
+        change(&mut sampling);
+        Request { sampling, ..good.clone() }
+    };
+    let bad = [
+        ("prompt", Request { prompt: vec![60_000], ..good.clone() }),
+        ("n", Request { choices: 0, ..good.clone() }),
+        ("n", Request { choices: CHOICES_MAX + 1, ..good.clone() }),
+        ("stop", Request { stop: vec![String::new()], ..good.clone() }),
+        ("stop", Request { stop: vec!["x".to_string(); 65], ..good.clone() }),
+        ("logprobs", Request { logprobs: Some(65), ..good.clone() }),
+        ("temperature", sampling(|s| s.temperature = f32::NAN)),
+        ("temperature", sampling(|s| s.temperature = -1.0)),
+        ("top_p", sampling(|s| s.top_p = 0.0)),
+        ("min_p", sampling(|s| s.min_p = 1.5)),
+        ("repetition_penalty", sampling(|s| s.repetition_penalty = 0.0)),
+        ("presence_penalty", sampling(|s| s.presence_penalty = f32::INFINITY)),
+        ("frequency_penalty", sampling(|s| s.frequency_penalty = f32::NAN)),
+        ("logit_bias", sampling(|s| s.logit_bias = vec![(60_000, 1.0)])),
+        ("logit_bias", sampling(|s| s.logit_bias = vec![(1, f32::NAN)])),
+    ];
+    for (expected, request) in bad {
+        match engine.submit(request) {
+            Err(SubmitError::BadParameter { field, .. }) => assert_eq!(field, expected),
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    let empty = engine.submit(greedy(&[], 1)).unwrap_err();
+    assert_eq!(empty, SubmitError::EmptyPrompt);
+    let small = start(EngineOptions { kv_bytes: Some(200_000), ..options() });
+    let many = Request { choices: 100, ..greedy(&prompt(0, 60), 60) };
+    assert!(matches!(small.submit(many), Err(SubmitError::BadParameter { field: "n", .. })));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_by_field() {
+    let refused = |options| match engine::Engine::start(crate::llama(), options, &|_, _| {}) {
+        Err(StartError::Option { field, .. }) => field,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("started"),
+    };
+    assert_eq!(refused(EngineOptions { context: Some(1 << 20), ..options() }), "context");
+    assert_eq!(refused(EngineOptions { kv_bytes: Some(100), ..options() }), "kv_bytes");
+    assert_eq!(refused(EngineOptions { max_running: Some(0), ..options() }), "max_running");
+    assert_eq!(refused(EngineOptions { chunk_tokens: Some(0), ..options() }), "chunk_tokens");
+}
+
+/// A request that runs as long as the small model's context allows.
+fn long() -> Request {
+    greedy(&prompt(5, 2), 120)
+}
+
+#[test]
+fn a_full_queue_says_when_to_come_again() {
+    let engine = start(EngineOptions { max_running: Some(1), max_queue: Some(2), ..options() });
+    let mut accepted = Vec::new();
+    let retry_after_s = loop {
+        match engine.submit(long()) {
+            Ok(events) => accepted.push(events),
+            Err(SubmitError::QueueFull { retry_after_s }) => break retry_after_s,
+            Err(other) => panic!("{other}"),
+        }
+        assert!(accepted.len() < 10_000, "the queue has no end");
+    };
+    assert!((1..=60).contains(&retry_after_s));
+    assert!(accepted.len() >= 2);
+    for events in accepted {
+        wait(events).unwrap();
+    }
+    run(&engine, long());
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_dropped_receiver_cancels_and_frees() {
+    let engine = start(EngineOptions { max_running: Some(1), ..options() });
+    for _ in 0..20 {
+        let mut running = engine.submit(Request { choices: 8, ..long() }).unwrap();
+        let waiting = engine.submit(long()).unwrap();
+        running.blocking_recv().unwrap();
+        drop((running, waiting));
+    }
+    eventually("the engine comes to rest", || {
+        let stats = engine.stats();
+        stats.running + stats.waiting == 0 && stats.pages_free + stats.pages_cached == stats.pages
+    });
+    assert!(engine.stats().requests_cancelled >= 20);
+}
+
+#[test]
+fn shutdown_finishes_what_runs_and_refuses_the_rest() {
+    let engine = start(EngineOptions { max_running: Some(1), ..options() });
+    let mut running = engine.submit(long()).unwrap();
+    assert!(matches!(running.blocking_recv(), Some(Event::Delta { .. })));
+    let waiting = engine.submit(long()).unwrap();
+    engine.shutdown();
+    assert_eq!(wait(running).unwrap().tokens.output, 120);
+    assert_eq!(wait(waiting).unwrap_err(), EngineError::ShuttingDown);
+    assert_eq!(engine.submit(long()).unwrap_err(), SubmitError::ShuttingDown);
+    engine.shutdown();
+}
+
+#[test]
+fn dropping_the_engine_finishes_what_runs() {
+    let engine = start(options());
+    let mut running = engine.submit(long()).unwrap();
+    running.blocking_recv().unwrap();
+    drop(engine);
+    assert!(wait(running).is_ok());
+}
