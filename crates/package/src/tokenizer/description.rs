@@ -6,6 +6,24 @@ use std::collections::HashSet;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, BpeBuilder, Vocab};
 
+/// Special tokens that end an answer in every family that has them, whether or not the files say
+/// so (llama.cpp's list, `src/llama-vocab.cpp`): chat models end a turn with one of them and a
+/// text with another.
+pub(super) const KNOWN_ENDS: [&str; 12] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<|eot|>",
+    "<|EOT|>",
+    "<EOT>",
+    "<｜end▁of▁sentence｜>",
+];
+
 /// A token named by its id or by its text; files do either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TokenName {

@@ -1,6 +1,6 @@
 //! Tokenizers from GGUF metadata (`tokenizer.ggml.*`).
 
-use super::description::{Added, Description, Roles, TokenName, merge_pair};
+use super::description::{Added, Description, KNOWN_ENDS, Roles, TokenName, merge_pair};
 use super::error::TokenizerError;
 use super::pre::PreRule;
 use crate::gguf::Metadata;
@@ -73,6 +73,10 @@ fn entries(tokens: &[&str], types: &[i64]) -> (Vec<(String, u32)>, Vec<Added>) {
         match types.get(index) {
             Some(&(UNKNOWN | CONTROL)) => added.push(Added::literal(id, text, true)),
             Some(&USER_DEFINED) => added.push(Added::literal(id, text, false)),
+            // Old files call every token a normal one; llama.cpp corrects these too.
+            _ if text.starts_with("<|") && KNOWN_ENDS.contains(text) => {
+                added.push(Added::literal(id, text, true));
+            }
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ mod table;
 pub use error::TokenizerError;
 
 use crate::gguf::Metadata;
-use description::{Description, Roles, TokenName};
+use description::{Description, KNOWN_ENDS, Roles, TokenName};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -26,24 +26,6 @@ use tokenizers::{
 
 /// Longest text that is encoded; more than 2 million tokens.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
-
-/// Special tokens that end an answer in every family that has them, whether or not the files say
-/// so (llama.cpp's list, `src/llama-vocab.cpp`): chat models end a turn with one of them and a
-/// text with another.
-const KNOWN_ENDS: [&str; 12] = [
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "</s>",
-    "<|eot|>",
-    "<|EOT|>",
-    "<EOT>",
-    "<｜end▁of▁sentence｜>",
-];
 
 /// Token ids of a text, and where each lies in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -114,3 +114,53 @@ fn byte_level(use_regex: bool) -> Value {
         "use_regex": use_regex,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PreRule;
+    use crate::tokenizer::byte_level::byte_of;
+    use tokenizers::PreTokenizerWrapper;
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+
+    fn pieces(rule: &str, text: &str) -> Vec<String> {
+        let splitting = PreRule::from_name(rule).expect("a known rule").splitting();
+        let splitter: PreTokenizerWrapper =
+            serde_json::from_value(splitting.pre_tokenizer).expect("a valid rule");
+        let mut pieces = PreTokenizedString::from(text);
+        splitter.pre_tokenize(&mut pieces).expect("splits");
+        let written = pieces.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
+        let bytes = |piece: &str| piece.chars().filter_map(byte_of).collect::<Vec<u8>>();
+        written
+            .into_iter()
+            .map(|(piece, _, _)| String::from_utf8(bytes(piece)).expect("whole characters"))
+            .collect()
+    }
+
+    /// With these rules, ids equal llama.cpp's for its own vocabularies and their test files
+    /// (gpt-2, refact, llama-bpe, qwen2, and aquila for the default).
+    #[test]
+    fn rules_differ_in_digits_contractions_and_line_breaks() {
+        let text = "I'LL pay $1234.5\n\n  now ";
+        assert_eq!(
+            pieces("gpt-2", text),
+            ["I", "'", "LL", " pay", " $", "1234", ".", "5", "\n\n ", " now", " "]
+        );
+        assert_eq!(
+            pieces("smollm", text),
+            ["I", "'", "LL", " pay", " $", "1", "2", "3", "4", ".", "5", "\n\n ", " now", " "]
+        );
+        assert_eq!(
+            pieces("llama-bpe", text),
+            ["I", "'LL", " pay", " $", "123", "4", ".", "5", "\n\n", " ", " now", " "]
+        );
+        assert_eq!(
+            pieces("qwen2", text),
+            ["I", "'LL", " pay", " $", "1", "2", "3", "4", ".", "5", "\n\n", " ", " now", " "]
+        );
+        assert_eq!(
+            pieces("default", text),
+            ["I", "'", "LL", " pay", " ", "$", "123", "4", ".", "5", "\n\n ", " now", " "]
+        );
+        assert!(PreRule::from_name("tekken").is_err_and(|e| e.to_string().contains("tekken")));
+    }
+}
