@@ -66,7 +66,6 @@ impl Model {
         config.context = config.context.min(context);
         let load = PackLoad::new(&package.weights, config.norm_epsilon, team.isa(), progress);
         let transformer = Transformer::load(&config, &load)?;
-        package.weights.release_pages();
         load.finish();
         let rope = config.rope.as_ref().map(|rope| rope_table(rope, &config)).transpose()?;
         // Where weights are rounded, K and V may be: f16 keeps more bits than they have.

@@ -55,6 +55,9 @@ impl<'a> PackLoad<'a> {
         let bias = self.bias(parts, matrices)?;
         let packed = PackedMatrix::pack(self.isa, &sources, bias.as_deref())
             .map_err(|source| LoadError::Pack { part: format!("{parts:?}"), source })?;
+        // At once, so that a model is never in memory twice while it loads. Other threads that are
+        // still reading pages of the file find them in the system's cache.
+        self.weights.release_pages();
         let bytes: u64 = matrices.iter().map(|matrix| matrix.tensor.bytes.len() as u64).sum();
         let done = self.done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         (self.progress)(done.min(self.total_bytes), self.total_bytes);

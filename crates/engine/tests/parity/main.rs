@@ -11,8 +11,8 @@ use engine::{Batch, Model, NoTaps, Reference, Taps};
 use kernels::{Isa, KvStore, RowPlace, Team};
 use package::Package;
 use support::{
-    Distance, Goldens, Recording, Sequence, argmax, folder, largest_difference, square_difference,
-    worst_tap,
+    Distance, Goldens, Points, Recording, Sequence, argmax, folder, largest_difference,
+    square_difference, worst_tap,
 };
 
 /// Models whose weights are f32: both paths must match the oracle.
@@ -172,4 +172,29 @@ fn a_step_that_cannot_be_is_refused() {
     assert_eq!(refusal(&[1, 2], &[0], &[0]), "a step of 2 tokens at 1 places");
     assert_eq!(refusal(&[], &[], &[]), "a step of 0 tokens at 0 places");
     assert!(refusal(&[1], &[16], &[0]).contains("page"));
+}
+
+/// Hugging Face's module paths are the beginnings of the names that its files give to parameters.
+#[test]
+fn aliases_are_modules_of_the_model() {
+    for name in ["gpt2-prefix", "llama-mha-untied"] {
+        let (goldens, package) = (Goldens::read(name), open(name));
+        let architecture = package.config.architecture;
+        let mut points = Points::default();
+        let reference = Reference::load(&package).unwrap();
+        reference.forward(&goldens.tokens[..2], &[1], &mut points).unwrap();
+        assert_eq!(points.0.len(), goldens.taps.len());
+        for point in points.0 {
+            let alias = point.alias(architecture);
+            // An activation function is a module without parameters; its parent has some. So has
+            // a tied head's module, which is the embedding's.
+            let module = alias.trim_end_matches(".act").trim_end_matches(".act_fn");
+            let known = package.weights.tensors().any(|tensor| {
+                let rest = tensor.name.strip_prefix(module);
+                rest.is_some_and(|rest| rest.starts_with('.'))
+            });
+            let tied = package.config.tied_head && alias == "lm_head";
+            assert!(known || tied, "{name}: {point} is said to be of {alias}");
+        }
+    }
 }

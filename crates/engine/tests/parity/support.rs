@@ -73,6 +73,20 @@ impl Taps for Recording {
     }
 }
 
+/// Keeps which taps there are.
+#[derive(Default)]
+pub(crate) struct Points(pub(crate) Vec<TapPoint>);
+
+impl Taps for Points {
+    fn wants(&self, _point: TapPoint) -> bool {
+        true
+    }
+
+    fn record(&mut self, point: TapPoint, _shape: &[usize], _values: &[f32]) {
+        self.0.push(point);
+    }
+}
+
 /// How far values are from a reference.
 pub(crate) type Distance = fn(&[f32], &[f32]) -> f64;
 
