@@ -2,6 +2,7 @@
 
 use super::error::ChatError;
 use crate::gguf::Metadata;
+use crate::text_file;
 use serde_json::Value;
 use std::path::Path;
 
@@ -47,13 +48,5 @@ fn failed(path: &Path, problem: String) -> ChatError {
 
 /// A text file's contents; `None` where there is no such file.
 fn read(path: &Path) -> Result<Option<String>, ChatError> {
-    let length = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(path, error.to_string())),
-    };
-    if length > FILE_BYTES_MAX {
-        return Err(failed(path, format!("larger than the limit of {FILE_BYTES_MAX} bytes")));
-    }
-    std::fs::read_to_string(path).map(Some).map_err(|error| failed(path, error.to_string()))
+    text_file::read(path, FILE_BYTES_MAX).map_err(|error| failed(path, error.to_string()))
 }

@@ -23,7 +23,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 const FILES_MAX: usize = 1024;
 
 /// What a model directory may need, beside its weights.
-const SMALL_FILES: [&str; 11] = [
+const SMALL_FILES: [&str; 12] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -33,6 +33,7 @@ const SMALL_FILES: [&str; 11] = [
     "vocab.json",
     "merges.txt",
     "chat_template.jinja",
+    "chat_template.json",
     "README.md",
     "LICENSE",
 ];
