@@ -1,6 +1,6 @@
 //! From tokens back to messages.
 
-use package::{ChatRequest, ChatTemplate, Location, PromptMap, StreamDecoder, Tokenizer};
+use package::{ChatRequest, ChatTemplate, Location, Package, PromptMap, StreamDecoder, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -95,4 +95,29 @@ proptest! {
             named.chars().skip(1).take(named.chars().count().saturating_sub(2)).collect();
         prop_assert!(text.contains(&inner), "{text:?} {named:?}");
     }
+}
+#[test]
+fn a_package_has_its_chat_template() {
+    let Some(path) = std::env::var_os("REFRAIN_SMOLLM2").map(PathBuf::from) else {
+        println!("not run: no data (REFRAIN_SMOLLM2 is not set)");
+        return;
+    };
+    let package = Package::open(&path).expect("opens");
+    let messages = [json!({"role": "user", "content": "Hello"})];
+    let request = ChatRequest {
+        messages: &messages,
+        tools: None,
+        add_generation_prompt: true,
+        date: None,
+        variables: &Map::new(),
+    };
+    let template = package.chat_template.as_ref().expect("has a template");
+    let rendered = template.render(&request).expect("renders");
+    assert_eq!(
+        rendered.text,
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging \
+         Face<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+    );
+    let ids = package.tokenizer.encode(&rendered.text, false).expect("encodes").ids;
+    assert_eq!((ids[0], ids.iter().filter(|id| **id == 1).count()), (1, 3));
 }
