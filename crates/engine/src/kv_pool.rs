@@ -121,7 +121,9 @@ mod tests {
     proptest! {
         /// Against a list of holders: a page is free exactly when nobody holds it.
         #[test]
-        fn references_are_counted(operations in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 0..200)) {
+        fn references_are_counted(
+            operations in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 0..200),
+        ) {
             let mut pool = KvPool::new(GEOMETRY, 8).unwrap();
             let mut held: Vec<PageId> = Vec::new();
             for (operation, index) in operations {
@@ -138,7 +140,9 @@ mod tests {
                         pool.retain(page);
                         held.push(page);
                     }
-                    2 if !held.is_empty() => pool.release(held.swap_remove(index.index(held.len()))),
+                    2 if !held.is_empty() => {
+                        pool.release(held.swap_remove(index.index(held.len())));
+                    }
                     _ => {}
                 }
                 let free = (0..8).filter(|page| !held.contains(page)).count();

@@ -2,6 +2,31 @@
 //!
 //! An architecture is written once, over the operations of `ops`; [`Reference`] runs it in plain
 //! f32, [`Model`] on the kernels. [`Taps`] let every tensor inside be seen.
+//!
+//! [`Engine`] serves requests on a model: a scheduler forms steps of many requests' rows, a sampler
+//! draws from their logits, and the prompt cache keeps what was computed. Reuse, neighbours, chunks
+//! and threads never change a bit of an answer, which [`check_exact`] checks.
+//!
+//! ```no_run
+//! use engine::{Engine, EngineOptions, Event, Request};
+//! use std::{path::Path, sync::Arc};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let package = Arc::new(package::Package::open(Path::new("model.gguf"))?);
+//! let prompt = package.tokenizer.encode("Once upon a time", true)?.ids;
+//! let engine = Engine::start(package, EngineOptions::default(), &|_, _| {})?;
+//! let mut events = engine.submit(Request::new("first", prompt, cache::Namespace::public()))?;
+//! while let Some(event) = events.blocking_recv() {
+//!     match event {
+//!         Event::Delta { text, .. } => print!("{text}"),
+//!         Event::Done { verdict, .. } => println!("\n{} tokens reused", verdict.reused_tokens),
+//!         Event::Failed(error) => return Err(error.into()),
+//!         Event::Finished { .. } | Event::PromptLogprobs(_) => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod architecture;
 mod engine;

@@ -35,7 +35,8 @@ pub struct EngineOptions {
     /// cgroup's CPU quota.
     pub threads: Option<usize>,
     /// Tokens of prompt and answer together; by default the model's, cut to what the KV
-    /// memory holds. An answer that reaches it ends with [`FinishReason::Length`](crate::FinishReason).
+    /// memory holds. An answer that reaches it ends with
+    /// [`FinishReason::Length`](crate::FinishReason): nothing is shifted or dropped.
     pub context: Option<usize>,
     /// Bytes of KV memory for running requests and the prompt cache together; by default a
     /// quarter ([`KV_MEMORY_SHARE`]) of the machine's or cgroup's memory. It is committed as
