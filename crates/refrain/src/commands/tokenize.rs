@@ -1,0 +1,57 @@
+//! `refrain tokenize`: the tokens of a text.
+
+use std::io::Write;
+
+use package::{TextPackage, Tokenizer};
+use serde_json::json;
+
+use crate::cli::TokenizeArguments;
+use crate::failure::Failure;
+use crate::loading;
+use crate::terminal::Terminal;
+
+pub(crate) fn run(arguments: &TokenizeArguments, terminal: &Terminal) -> Result<(), Failure> {
+    let (model, text) = match arguments.words.as_slice() {
+        [text] => (None, text),
+        [model, text] => (Some(model.as_str()), text),
+        _ => return Err(Failure::Usage("give a text, or a model and a text".to_owned())),
+    };
+    let path = loading::find(loading::model_or_default(model), terminal)?;
+    let package = TextPackage::open(&path).map_err(Failure::new)?;
+    let tokenizer = &package.tokenizer;
+    let ids = tokenizer.encode(text, false).map_err(Failure::new)?.ids;
+    let mut out = anstream::stdout();
+    if arguments.json {
+        let tokens = ids.iter().map(|&id| {
+            let bytes = tokenizer.bytes(id).unwrap_or_default();
+            json!({"id": id, "text": String::from_utf8_lossy(bytes), "bytes": bytes})
+        });
+        let tokens = tokens.collect::<Vec<_>>();
+        let document = json!({"schema": "refrain.tokenize/1", "ids": ids, "tokens": tokens});
+        writeln!(out, "{document}")?;
+        return Ok(());
+    }
+    for &id in &ids {
+        writeln!(out, "{id:>8}  {}", shown(tokenizer, id))?;
+    }
+    Ok(())
+}
+
+/// A token between quotes, its control characters escaped; bytes that are no character as `\xNN`.
+fn shown(tokenizer: &Tokenizer, id: u32) -> String {
+    let mut text = String::from("'");
+    for chunk in tokenizer.bytes(id).unwrap_or_default().utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\'' | '\\' => text.extend(['\\', character]),
+                c if c.is_control() => text.extend(c.escape_debug()),
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text.push('\'');
+    text
+}

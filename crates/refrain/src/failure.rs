@@ -1,0 +1,50 @@
+//! How a command ends when it does not end well.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+
+/// What went wrong, and the exit code that says so.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command could not do its work: exit code 1.
+    Failed(String),
+    /// The command was used wrongly: exit code 2.
+    Usage(String),
+    /// A check found what it looks for: exit code 3. The report is already written.
+    CheckFailed,
+    /// The user interrupted it: exit code 130.
+    Interrupted,
+    /// Whoever read the output has gone, which is no failure.
+    OutputClosed,
+}
+
+impl Failure {
+    pub(crate) fn new(error: impl Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    /// Prints the error, if there is one to print, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (message, code) = match self {
+            Self::OutputClosed => return ExitCode::SUCCESS,
+            Self::CheckFailed => return ExitCode::from(3),
+            Self::Interrupted => return ExitCode::from(130),
+            Self::Failed(message) => (message, 1),
+            Self::Usage(message) => (message, 2),
+        };
+        let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+        anstream::eprintln!("{red}error{red:#}: {message}");
+        ExitCode::from(code)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::new(error),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! From what the user wrote to a running engine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::{Engine, EngineOptions};
+use package::{Package, Progress};
+
+use crate::cli::EngineArguments;
+use crate::failure::Failure;
+use crate::terminal::{Terminal, Work};
+
+/// The model of every command that is not told another one.
+const MODEL_DEFAULT: &str = "smollm2";
+
+pub(crate) fn model_or_default(model: Option<&str>) -> &str {
+    model.unwrap_or(MODEL_DEFAULT)
+}
+
+/// A model that is ready to answer.
+pub(crate) struct Loaded {
+    pub(crate) engine: Engine,
+    pub(crate) package: Arc<Package>,
+    pub(crate) load_ms: f64,
+}
+
+/// The file or directory of `model`; fetched first if it is not here yet.
+pub(crate) fn find(model: &str, terminal: &Terminal) -> Result<PathBuf, Failure> {
+    let fetching = Fetching(terminal.work("Fetching"));
+    package::resolve(model, &fetching).map_err(Failure::new)
+}
+
+/// Finds, reads and packs `model`.
+pub(crate) fn load(
+    model: Option<&str>,
+    options: EngineOptions,
+    terminal: &Terminal,
+) -> Result<Loaded, Failure> {
+    let path = find(model_or_default(model), terminal)?;
+    let start = Instant::now();
+    let package = Arc::new(Package::open(&path).map_err(Failure::new)?);
+    let work = terminal.work("Loading");
+    let progress = |done, total| work.set(done, total);
+    let engine = Engine::start(package.clone(), options, &progress).map_err(Failure::new)?;
+    drop(work);
+    let load_ms = start.elapsed().as_secs_f64() * 1e3;
+    let config = &package.config;
+    let info = engine.info();
+    terminal.status(
+        "Loaded",
+        &format!(
+            "{} ({} layers, hidden {}, vocabulary {}) in {load_ms:.0} ms; {} threads, {}",
+            package.name, config.layers, config.hidden, config.vocab, info.threads, info.isa
+        ),
+    );
+    Ok(Loaded { engine, package, load_ms })
+}
+
+/// The engine's options as the flags set them.
+pub(crate) fn options(arguments: &EngineArguments) -> EngineOptions {
+    let defaults = EngineOptions::default();
+    EngineOptions {
+        threads: arguments.threads.map(usize::from),
+        context: arguments.context.map(|tokens| tokens as usize),
+        kv_bytes: arguments.kv_budget,
+        chunk_tokens: arguments.chunk.map_or(defaults.chunk_tokens, |tokens| tokens as usize),
+        ..defaults
+    }
+}
+
+struct Fetching(Work);
+
+impl Progress for Fetching {
+    fn stage(&self, text: &str) {
+        self.0.say(text);
+    }
+
+    fn bytes(&self, done: u64, total: u64) {
+        self.0.set(done, total);
+    }
+}

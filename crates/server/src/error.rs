@@ -1,0 +1,118 @@
+//! Errors as OpenAI's clients parse them.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::{EngineError, SubmitError};
+use serde_json::{Value, json};
+
+/// An error that becomes an HTTP response: OpenAI's `{"error": {…}}` with a fitting status.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    code: Option<&'static str>,
+    param: Option<String>,
+    message: String,
+    retry_after_s: Option<u64>,
+}
+
+impl ApiError {
+    /// 400: the request, or the field `param` of it, cannot be served as it is.
+    pub(crate) fn bad_request(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            kind: "invalid_request_error",
+            code: None,
+            param: Some(param.into()).filter(|param| !param.is_empty()),
+            message: message.into(),
+            retry_after_s: None,
+        }
+    }
+
+    /// 400 for a field that would change the answer and does not work here.
+    pub(crate) fn unsupported(field: &str, what: &str) -> Self {
+        let message = format!("'{field}' is not supported by this server: {what}");
+        Self { code: Some("unsupported_parameter"), ..Self::bad_request(field, message) }
+    }
+
+    /// 404: no such thing.
+    pub(crate) fn not_found(message: impl Into<String>, code: Option<&'static str>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code, ..Self::bad_request("", message) }
+    }
+
+    /// 405: the path exists, the method does not.
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "this path does not answer to that method";
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, ..Self::bad_request("", message) }
+    }
+
+    /// 413: the body is larger than `limit_bytes`.
+    pub(crate) fn too_large(limit_bytes: usize) -> Self {
+        let message = format!("the request body is larger than {limit_bytes} bytes");
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, ..Self::bad_request("body", message) }
+    }
+
+    /// 408: the body did not arrive in time.
+    pub(crate) fn body_timeout() -> Self {
+        let message = "the request body did not arrive in time";
+        Self { status: StatusCode::REQUEST_TIMEOUT, ..Self::bad_request("body", message) }
+    }
+
+    /// 500: a fault of the server's own.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            kind: "server_error",
+            ..Self::bad_request("", message)
+        }
+    }
+
+    fn unavailable(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::internal(message) }
+    }
+
+    /// The engine's refusal of a request; `prompt_field` is the field that the prompt came in.
+    pub(crate) fn from_submit(error: SubmitError, prompt_field: &str) -> Self {
+        let message = error.to_string();
+        match error {
+            SubmitError::QueueFull { retry_after_s } => Self {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                kind: "rate_limit_error",
+                code: Some("queue_full"),
+                retry_after_s: Some(retry_after_s),
+                ..Self::bad_request("", message)
+            },
+            SubmitError::PromptTooLong { .. } => Self {
+                code: Some("context_length_exceeded"),
+                ..Self::bad_request(prompt_field, message)
+            },
+            SubmitError::EmptyPrompt => Self::bad_request(prompt_field, message),
+            SubmitError::BadParameter { field, message } => Self::bad_request(field, message),
+            SubmitError::ShuttingDown => Self::unavailable(message),
+        }
+    }
+
+    /// The JSON body, also sent as an event when a stream fails midway.
+    pub(crate) fn body(&self) -> Value {
+        json!({"error": {
+            "message": self.message, "type": self.kind, "param": self.param, "code": self.code,
+        }})
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,158 @@
+//! `POST /v1/chat/completions`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use engine::Request;
+use serde_json::{Map, Value, json};
+
+use super::job::{Answer, Job, finish_reason};
+use super::parameters::Parameters;
+use super::stream::{self, Header, Shape};
+use super::logprobs;
+use crate::{body, conversation};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::state::{App, namespace, new_id, now_s};
+
+const TOP_LOGPROBS_MAX: usize = 20;
+
+/// What a chat request asks for.
+pub(super) struct ChatCall {
+    messages: Vec<Value>,
+    variables: Map<String, Value>,
+    parameters: Parameters,
+    max_tokens: Option<usize>,
+    logprobs: Option<usize>,
+    ignored: Vec<String>,
+}
+
+pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
+    let call = parse(Fields::new(body::json_object(body).await?))?;
+    app.check_model(call.parameters.model.as_deref())?;
+    let header = Header {
+        shape: Shape::Chat,
+        id: new_id("chatcmpl-")?,
+        created_s: now_s(),
+        logprobs: call.logprobs.is_some(),
+        include_usage: call.parameters.include_usage,
+        echo: None,
+    };
+    let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
+    let ignored = call.ignored.clone();
+    // Rendering and tokenizing a long prompt would hold up the other connections.
+    let (app_, id) = (app.clone(), header.id.clone());
+    let request = tokio::task::spawn_blocking(move || prepare(&app_, id, call))
+        .await
+        .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))??;
+    let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored);
+    if streamed {
+        return Ok(stream::respond(job, header, app.package));
+    }
+    let answer = job.collect().await?;
+    Ok(Json(body_of(&app, &header, answer)).into_response())
+}
+
+pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
+    refuse_unsupported(&mut fields)?;
+    let messages = conversation::check(fields.array("messages")?)?;
+    let variables = fields.object("chat_template_kwargs")?.unwrap_or_default();
+    let parameters = Parameters::take(&mut fields)?;
+    let limit = fields.count("max_completion_tokens", 1, usize::MAX)?;
+    let older_limit = fields.count("max_tokens", 1, usize::MAX)?;
+    let logprobs = fields.boolean("logprobs")?.unwrap_or(false);
+    let top = fields.count("top_logprobs", 0, TOP_LOGPROBS_MAX)?;
+    if top.is_some() && !logprobs {
+        let message = "'top_logprobs' is only allowed when 'logprobs' is true";
+        return Err(ApiError::bad_request("top_logprobs", message));
+    }
+    Ok(ChatCall {
+        messages,
+        variables,
+        parameters,
+        max_tokens: limit.or(older_limit),
+        logprobs: logprobs.then(|| top.unwrap_or(0)),
+        ignored: fields.ignored(),
+    })
+}
+
+/// Refuses the fields that would change the answer and do not work here. Their values that ask
+/// for nothing (no tools, plain text) are taken.
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
+    for name in ["tools", "functions"] {
+        if fields.array(name)?.is_some_and(|list| !list.is_empty()) {
+            return Err(ApiError::unsupported(name, "calling tools does not work yet"));
+        }
+    }
+    for name in ["tool_choice", "function_call"] {
+        if fields.value(name).is_some_and(|choice| choice != "none" && choice != "auto") {
+            return Err(ApiError::unsupported(name, "calling tools does not work yet"));
+        }
+    }
+    if let Some(format) = fields.value("response_format")
+        && format.get("type").and_then(Value::as_str) != Some("text")
+    {
+        let what = "only {\"type\": \"text\"} works yet";
+        return Err(ApiError::unsupported("response_format", what));
+    }
+    if let Some(modalities) = fields.value("modalities")
+        && modalities != json!(["text"])
+    {
+        return Err(ApiError::unsupported("modalities", "the model answers with text only"));
+    }
+    fields.refuse("audio", "the model answers with text only")?;
+    fields.refuse("web_search_options", "there is no web search")?;
+    fields.refuse("prediction", "predicted outputs do not work yet")?;
+    fields.refuse("chat_template", "the template comes with the model")?;
+    for name in ["grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar"] {
+        fields.refuse(name, "constrained answers do not work yet")?;
+    }
+    fields.refuse("structured_outputs", "constrained answers do not work yet")?;
+    fields.refuse("continue_final_message", "an answer cannot be continued yet")
+}
+
+fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
+    let (encoding, map) = conversation::encode(app, &call.messages, &call.variables)?;
+    let parameters = call.parameters;
+    Ok(Request {
+        id,
+        prompt: encoding.ids,
+        prompt_map: Some(map),
+        namespace: namespace(parameters.cache_salt.as_deref()),
+        choices: parameters.choices,
+        max_tokens: call.max_tokens,
+        sampling: parameters.sampling,
+        stop: parameters.stop,
+        stop_ids: parameters.stop_ids,
+        ignore_end: parameters.ignore_end,
+        logprobs: call.logprobs,
+        prompt_logprobs: None,
+        use_cache: parameters.use_cache,
+    })
+}
+
+fn body_of(app: &App, header: &Header, answer: Answer) -> Value {
+    let choice = |(index, choice): (usize, &super::job::Choice)| {
+        let logprobs = if header.logprobs {
+            logprobs::chat(&choice.tokens, &app.package.tokenizer)
+        } else {
+            Value::Null
+        };
+        json!({
+            "index": index,
+            "message": {"role": "assistant", "content": choice.text, "refusal": null},
+            "logprobs": logprobs,
+            "finish_reason": choice.reason.map(finish_reason),
+        })
+    };
+    json!({
+        "id": header.id,
+        "object": "chat.completion",
+        "created": header.created_s,
+        "model": app.package.name,
+        "choices": answer.choices.iter().enumerate().map(choice).collect::<Vec<_>>(),
+        "usage": answer.outcomes.usage(),
+        "refrain": answer.outcomes.refrain(),
+    })
+}

@@ -1,0 +1,187 @@
+//! `POST /v1/completions`: text, token ids, and arrays of either.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use engine::Request;
+use serde_json::{Value, json};
+
+use super::job::{Answer, Choice, Job, finish_reason};
+use super::logprobs::{TextLogprobs, characters};
+use super::parameters::Parameters;
+use super::stream::{self, Echo, Header, Shape};
+use crate::body;
+use crate::error::ApiError;
+use crate::fields::{Fields, token_ids, wrong_type};
+use crate::state::{App, namespace, new_id, now_s};
+
+const PROMPTS_MAX: usize = 128;
+const LOGPROBS_MAX: usize = 20;
+/// OpenAI's default for this endpoint.
+const MAX_TOKENS_DEFAULT: usize = 16;
+
+pub(super) struct TextCall {
+    prompts: Vec<Prompt>,
+    parameters: Parameters,
+    max_tokens: usize,
+    logprobs: Option<usize>,
+    echo: bool,
+    ignored: Vec<String>,
+}
+
+pub(super) enum Prompt {
+    Text(String),
+    Ids(Vec<Value>),
+}
+
+pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
+    let call = parse(Fields::new(body::json_object(body).await?))?;
+    app.check_model(call.parameters.model.as_deref())?;
+    let id = new_id("cmpl-")?;
+    let (app_, id_) = (app.clone(), id.clone());
+    let (call, prompts) = tokio::task::spawn_blocking(move || {
+        let prompts = tokenize(&app_, &call.prompts)?;
+        Ok::<_, ApiError>((call, prompts))
+    })
+    .await
+    .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))??;
+    let header = Header {
+        shape: Shape::Text,
+        id,
+        created_s: now_s(),
+        logprobs: call.logprobs.is_some(),
+        include_usage: call.parameters.include_usage,
+        echo: call.echo.then(|| prompts.iter().map(|ids| echo_of(&app, ids)).collect()),
+    };
+    let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
+    let requests = requests_of(&id_, &call, &prompts);
+    let events = requests
+        .into_iter()
+        .map(|request| app.submit(request, "prompt"))
+        .collect::<Result<Vec<_>, _>>()?;
+    let job = Job::new(events, choices, call.ignored);
+    if streamed {
+        return Ok(stream::respond(job, header, app.package));
+    }
+    let answer = job.collect().await?;
+    Ok(Json(body_of(&app, &header, choices, answer)).into_response())
+}
+
+pub(super) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
+    fields.refuse("suffix", "inserting text does not work yet")?;
+    for name in ["grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar"] {
+        fields.refuse(name, "constrained answers do not work yet")?;
+    }
+    fields.refuse("response_format", "constrained answers do not work yet")?;
+    let prompts = parse_prompts(fields.value("prompt"))?;
+    let parameters = Parameters::take(&mut fields)?;
+    if let Some(best_of) = fields.count("best_of", 1, usize::MAX)?
+        && best_of != parameters.choices
+    {
+        let what = "it works only when it equals 'n'";
+        return Err(ApiError::unsupported("best_of", what));
+    }
+    let echo = fields.boolean("echo")?.unwrap_or(false);
+    // Nothing but the prompt's own log-probabilities can be asked for with `echo`.
+    let least = usize::from(!echo);
+    let max_tokens = fields.count("max_tokens", least, usize::MAX)?.unwrap_or(MAX_TOKENS_DEFAULT);
+    let logprobs = fields.count("logprobs", 0, LOGPROBS_MAX)?;
+    Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored: fields.ignored() })
+}
+
+fn parse_prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
+    let values = match value {
+        None => return Err(ApiError::bad_request("prompt", "'prompt' is missing")),
+        Some(Value::String(text)) => return Ok(vec![Prompt::Text(text)]),
+        Some(Value::Array(values)) => values,
+        Some(other) => return Err(wrong_type("prompt", "a string or an array", &other)),
+    };
+    if values.is_empty() {
+        return Err(ApiError::bad_request("prompt", "'prompt' is an empty array"));
+    }
+    if values[0].is_number() {
+        return Ok(vec![Prompt::Ids(values)]);
+    }
+    if values.len() > PROMPTS_MAX {
+        let message = format!("'prompt' may hold at most {PROMPTS_MAX} prompts");
+        return Err(ApiError::bad_request("prompt", message));
+    }
+    let one = |value: Value| match value {
+        Value::String(text) => Ok(Prompt::Text(text)),
+        Value::Array(ids) => Ok(Prompt::Ids(ids)),
+        other => Err(wrong_type("prompt", "an array of strings or of arrays of ids", &other)),
+    };
+    values.into_iter().map(one).collect()
+}
+
+fn tokenize(app: &App, prompts: &[Prompt]) -> Result<Vec<Vec<u32>>, ApiError> {
+    let tokenizer = &app.package.tokenizer;
+    let one = |prompt: &Prompt| match prompt {
+        Prompt::Text(text) => tokenizer
+            .encode(text, true)
+            .map(|encoding| encoding.ids)
+            .map_err(|error| ApiError::bad_request("prompt", error.to_string())),
+        Prompt::Ids(ids) => token_ids("prompt", ids, tokenizer.vocab_size()),
+    };
+    prompts.iter().map(one).collect()
+}
+
+fn echo_of(app: &App, ids: &[u32]) -> Echo {
+    Echo { text: app.package.tokenizer.decode(ids, true), ids: ids.to_vec() }
+}
+
+fn requests_of(id: &str, call: &TextCall, prompts: &[Vec<u32>]) -> Vec<Request> {
+    let parameters = &call.parameters;
+    let one = |(index, prompt): (usize, &Vec<u32>)| Request {
+        id: if prompts.len() == 1 { id.to_owned() } else { format!("{id}-{index}") },
+        prompt: prompt.clone(),
+        prompt_map: None,
+        namespace: namespace(parameters.cache_salt.as_deref()),
+        choices: parameters.choices,
+        max_tokens: Some(call.max_tokens),
+        sampling: parameters.sampling.clone(),
+        stop: parameters.stop.clone(),
+        stop_ids: parameters.stop_ids.clone(),
+        ignore_end: parameters.ignore_end,
+        logprobs: call.logprobs,
+        prompt_logprobs: call.logprobs.filter(|_| call.echo),
+        use_cache: parameters.use_cache,
+    };
+    prompts.iter().enumerate().map(one).collect()
+}
+
+fn body_of(app: &App, header: &Header, choices: usize, answer: Answer) -> Value {
+    let choice = |(index, choice): (usize, Choice)| {
+        let prompt = index / choices;
+        let echo = header.echo.as_ref().map(|prompts| &prompts[prompt]);
+        let tokenizer = &app.package.tokenizer;
+        let rows = answer.prompt_logprobs[prompt].as_deref();
+        let logprobs = header.logprobs.then(|| {
+            let (mut logprobs, mut offset) = match (echo, rows) {
+                (Some(echo), Some(rows)) => echo.logprobs(rows, tokenizer),
+                _ => (TextLogprobs::default(), 0),
+            };
+            for token in &choice.tokens {
+                logprobs.push(&token.bytes, token.logprob, &token.top, offset, tokenizer);
+                offset += characters(&token.bytes);
+            }
+            logprobs.into_json()
+        });
+        json!({
+            "index": index,
+            "text": format!("{}{}", echo.map_or("", |echo| &echo.text), choice.text),
+            "logprobs": logprobs,
+            "finish_reason": choice.reason.map(finish_reason),
+        })
+    };
+    json!({
+        "id": header.id,
+        "object": "text_completion",
+        "created": header.created_s,
+        "model": app.package.name,
+        "choices": answer.choices.into_iter().enumerate().map(choice).collect::<Vec<_>>(),
+        "usage": answer.outcomes.usage(),
+        "refrain": answer.outcomes.refrain(),
+    })
+}

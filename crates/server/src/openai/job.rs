@@ -1,0 +1,158 @@
+//! A request at work: its prompts in the engine, and their events in one stream.
+
+use engine::{Event, Events, FinishReason, Timings, TokenCounts, TokenInfo, TokenLogprobs};
+use futures_util::stream::{self, Stream, StreamExt};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+
+/// The prompts of one HTTP request, each with the same number of choices. Dropping it cancels
+/// what still runs.
+pub(crate) struct Job {
+    pub(crate) prompts: Vec<Events>,
+    pub(crate) choices: usize,
+    pub(crate) ignored: Vec<String>,
+}
+
+/// How one prompt went.
+pub(crate) struct Outcome {
+    verdict: cache::Verdict,
+    timings: Timings,
+    tokens: TokenCounts,
+}
+
+/// One finished answer.
+#[derive(Default)]
+pub(crate) struct Choice {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<TokenInfo>,
+    pub(crate) reason: Option<FinishReason>,
+}
+
+/// Everything that a request produced: choices in the order of prompts, then of choices.
+pub(crate) struct Answer {
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) prompt_logprobs: Vec<Option<Vec<Option<TokenLogprobs>>>>,
+    pub(crate) outcomes: Outcomes,
+}
+
+/// The outcomes of a request's prompts as they come in.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    done: Vec<(usize, Outcome)>,
+    ignored: Vec<String>,
+}
+
+impl Job {
+    pub(crate) fn new(prompts: Vec<Events>, choices: usize, ignored: Vec<String>) -> Self {
+        Self { prompts, choices, ignored }
+    }
+
+    /// The events of all prompts, with the prompt's index, as they come.
+    pub(crate) fn into_events(self) -> impl Stream<Item = (usize, Event)> + Send {
+        let one = |(index, events): (usize, Events)| {
+            stream::unfold(events, |mut events| async {
+                events.recv().await.map(|event| (event, events))
+            })
+            .map(move |event| (index, event))
+            .boxed()
+        };
+        stream::select_all(self.prompts.into_iter().enumerate().map(one))
+    }
+
+    /// Waits for everything.
+    pub(crate) async fn collect(mut self) -> Result<Answer, ApiError> {
+        let (prompts, choices) = (self.prompts.len(), self.choices);
+        let mut answer = Answer {
+            choices: (0..prompts * choices).map(|_| Choice::default()).collect(),
+            prompt_logprobs: (0..prompts).map(|_| None).collect(),
+            outcomes: Outcomes::new(std::mem::take(&mut self.ignored)),
+        };
+        let mut events = std::pin::pin!(self.into_events());
+        while let Some((prompt, event)) = events.next().await {
+            match event {
+                Event::PromptLogprobs(rows) => answer.prompt_logprobs[prompt] = Some(rows),
+                Event::Delta { choice, text, tokens } => {
+                    let choice = &mut answer.choices[prompt * choices + choice];
+                    choice.text.push_str(&text);
+                    choice.tokens.extend(tokens);
+                }
+                Event::Finished { choice, reason } => {
+                    answer.choices[prompt * choices + choice].reason = Some(reason);
+                }
+                Event::Done { verdict, timings, tokens } => {
+                    answer.outcomes.push(prompt, Outcome { verdict: *verdict, timings, tokens });
+                }
+                Event::Failed(error) => return Err(error.into()),
+            }
+        }
+        if answer.outcomes.len() < prompts {
+            return Err(ApiError::internal("the engine stopped before the answer was complete"));
+        }
+        Ok(answer)
+    }
+}
+
+impl Outcome {
+    pub(crate) fn new(verdict: cache::Verdict, timings: Timings, tokens: TokenCounts) -> Self {
+        Self { verdict, timings, tokens }
+    }
+}
+
+impl Outcomes {
+    pub(crate) fn new(ignored: Vec<String>) -> Self {
+        Self { done: Vec::new(), ignored }
+    }
+
+    pub(crate) fn push(&mut self, prompt: usize, outcome: Outcome) {
+        self.done.push((prompt, outcome));
+        self.done.sort_by_key(|(prompt, _)| *prompt);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.done.len()
+    }
+
+    /// OpenAI's `usage`: `prompt_tokens` includes the cached ones.
+    pub(crate) fn usage(&self) -> Value {
+        let sum = |count: fn(&TokenCounts) -> usize| -> usize {
+            self.done.iter().map(|(_, outcome)| count(&outcome.tokens)).sum()
+        };
+        let prompt = sum(|tokens| tokens.input + tokens.cached_input);
+        let completion = sum(|tokens| tokens.output);
+        json!({
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": sum(|tokens| tokens.cached_input)},
+        })
+    }
+
+    /// The `refrain` object. A request of several prompts has one entry for each in `prompts`.
+    pub(crate) fn refrain(&self) -> Value {
+        let one = |outcome: &Outcome| {
+            json!({
+                "verdict": outcome.verdict,
+                "timings": outcome.timings,
+                "tokens": outcome.tokens,
+                "price": null,
+            })
+        };
+        let mut refrain = match self.done.as_slice() {
+            [(_, outcome)] => one(outcome),
+            several => {
+                json!({"prompts": several.iter().map(|(_, o)| one(o)).collect::<Vec<_>>()})
+            }
+        };
+        refrain["ignored"] = json!(self.ignored);
+        refrain
+    }
+}
+
+/// OpenAI's word for why an answer ended.
+pub(crate) fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+    }
+}

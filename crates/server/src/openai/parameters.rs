@@ -1,0 +1,129 @@
+//! The parameters that chat and text completions share.
+
+use engine::Sampling;
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::fields::{Fields, token_ids, wrong_type};
+
+const STOP_STRINGS_MAX: usize = 16;
+const STOP_STRING_BYTES_MAX: usize = 4096;
+const LOGIT_BIAS_MAX: usize = 4096;
+const CHOICES_MAX: usize = 128;
+
+/// Sampling, stopping and streaming, as both endpoints take them.
+pub(crate) struct Parameters {
+    pub(crate) model: Option<String>,
+    pub(crate) choices: usize,
+    pub(crate) sampling: Sampling,
+    pub(crate) stop: Vec<String>,
+    pub(crate) stop_ids: Vec<u32>,
+    pub(crate) ignore_end: bool,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) use_cache: bool,
+    pub(crate) cache_salt: Option<String>,
+}
+
+impl Parameters {
+    pub(crate) fn take(fields: &mut Fields) -> Result<Self, ApiError> {
+        let stream = fields.boolean("stream")?.unwrap_or(false);
+        let include_usage = take_include_usage(fields, stream)?;
+        Ok(Self {
+            model: fields.string("model")?,
+            choices: fields.count("n", 1, CHOICES_MAX)?.unwrap_or(1),
+            sampling: take_sampling(fields)?,
+            stop: take_stop(fields)?,
+            stop_ids: take_stop_ids(fields)?,
+            ignore_end: fields.boolean("ignore_eos")?.unwrap_or(false),
+            stream,
+            include_usage,
+            use_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
+            cache_salt: fields.string("cache_salt")?,
+        })
+    }
+}
+
+fn take_sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
+    let defaults = Sampling::default();
+    Ok(Sampling {
+        temperature: fields.number("temperature", 0.0, 2.0)?.unwrap_or(defaults.temperature),
+        top_p: fields.number("top_p", 0.0, 1.0)?.unwrap_or(defaults.top_p),
+        // -1 is what vLLM's clients send for "off"; here that is 0.
+        top_k: fields.integer("top_k", -1, i64::from(u32::MAX))?.unwrap_or(0).max(0) as usize,
+        min_p: fields.number("min_p", 0.0, 1.0)?.unwrap_or(defaults.min_p),
+        repetition_penalty: fields
+            .number("repetition_penalty", 0.01, 100.0)?
+            .unwrap_or(defaults.repetition_penalty),
+        presence_penalty: fields.number("presence_penalty", -2.0, 2.0)?.unwrap_or(0.0),
+        frequency_penalty: fields.number("frequency_penalty", -2.0, 2.0)?.unwrap_or(0.0),
+        seed: fields.integer("seed", i64::MIN, i64::MAX)?.map(|seed| seed as u64),
+        logit_bias: take_logit_bias(fields)?,
+    })
+}
+
+fn take_logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
+    let Some(map) = fields.object("logit_bias")? else { return Ok(Vec::new()) };
+    if map.len() > LOGIT_BIAS_MAX {
+        let message = format!("'logit_bias' may hold at most {LOGIT_BIAS_MAX} tokens");
+        return Err(ApiError::bad_request("logit_bias", message));
+    }
+    let entry = |(key, value): (String, Value)| {
+        let id = key.parse::<u32>().map_err(|_| {
+            let message = format!("'logit_bias' has a key that is not a token id: {key:?}");
+            ApiError::bad_request("logit_bias", message)
+        })?;
+        match value.as_f64() {
+            Some(bias) if (-100.0..=100.0).contains(&bias) => Ok((id, bias as f32)),
+            _ => Err(ApiError::bad_request(
+                "logit_bias",
+                format!("'logit_bias' of token {id} must be a number between -100 and 100"),
+            )),
+        }
+    };
+    map.into_iter().map(entry).collect()
+}
+
+fn take_stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+    let values = match fields.value("stop") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(values)) => values,
+        Some(value) => vec![value],
+    };
+    if values.len() > STOP_STRINGS_MAX {
+        let message = format!("'stop' may hold at most {STOP_STRINGS_MAX} strings");
+        return Err(ApiError::bad_request("stop", message));
+    }
+    let string = |value: Value| match value {
+        Value::String(text) if text.is_empty() || text.len() > STOP_STRING_BYTES_MAX => {
+            let message =
+                format!("a 'stop' string must have between 1 and {STOP_STRING_BYTES_MAX} bytes");
+            Err(ApiError::bad_request("stop", message))
+        }
+        Value::String(text) => Ok(text),
+        other => Err(wrong_type("stop", "a string or an array of strings", &other)),
+    };
+    values.into_iter().map(string).collect()
+}
+
+fn take_stop_ids(fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
+    let Some(values) = fields.array("stop_token_ids")? else { return Ok(Vec::new()) };
+    if values.len() > STOP_STRINGS_MAX {
+        let message = format!("'stop_token_ids' may hold at most {STOP_STRINGS_MAX} ids");
+        return Err(ApiError::bad_request("stop_token_ids", message));
+    }
+    token_ids("stop_token_ids", &values, u32::MAX as usize)
+}
+
+fn take_include_usage(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
+    let Some(options) = fields.object("stream_options")? else { return Ok(false) };
+    if !stream {
+        let message = "'stream_options' is only allowed when 'stream' is true";
+        return Err(ApiError::bad_request("stream_options", message));
+    }
+    let mut options = Fields::new(options);
+    options.boolean("include_usage").map(|value| value.unwrap_or(false)).map_err(|_| {
+        let message = "'stream_options.include_usage' must be true or false";
+        ApiError::bad_request("stream_options.include_usage", message)
+    })
+}

@@ -1,0 +1,256 @@
+//! Streamed answers: engine events in, server-sent events out.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use engine::{Event, FinishReason, TokenInfo, TokenLogprobs};
+use futures_util::stream::{self, StreamExt};
+use package::{Package, Tokenizer};
+use serde_json::{Value, json};
+
+use super::job::{Job, Outcome, Outcomes, finish_reason};
+use super::logprobs::{self, TextLogprobs, characters};
+use crate::error::ApiError;
+
+/// Which endpoint's chunks are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Chat,
+    Text,
+}
+
+/// What the chunks of one response have in common.
+pub(crate) struct Header {
+    pub(crate) shape: Shape,
+    pub(crate) id: String,
+    pub(crate) created_s: u64,
+    pub(crate) logprobs: bool,
+    pub(crate) include_usage: bool,
+    /// The prompts, where they are to be echoed before the answer.
+    pub(crate) echo: Option<Vec<Echo>>,
+}
+
+/// A prompt that comes back before its answer.
+pub(crate) struct Echo {
+    pub(crate) text: String,
+    pub(crate) ids: Vec<u32>,
+}
+
+impl Echo {
+    /// The prompt's rows as text completions show them, and how many characters they cover.
+    pub(crate) fn logprobs(
+        &self,
+        rows: &[Option<TokenLogprobs>],
+        tokenizer: &Tokenizer,
+    ) -> (TextLogprobs, usize) {
+        let (mut logprobs, mut offset) = (TextLogprobs::default(), 0);
+        for (row, &id) in rows.iter().zip(&self.ids) {
+            let bytes = tokenizer.bytes(id).unwrap_or_default();
+            let logprob = row.as_ref().map(|row| row.logprob);
+            let top = row.as_ref().map_or(&[][..], |row| &row.top);
+            logprobs.push(bytes, logprob, top, offset, tokenizer);
+            offset += characters(bytes);
+        }
+        (logprobs, offset)
+    }
+}
+
+/// Answers `job` as a stream of chunks that ends with `[DONE]`.
+pub(crate) fn respond(mut job: Job, header: Header, package: Arc<Package>) -> Response {
+    let mut chunks = Chunks::new(&mut job, header, package);
+    let events = job
+        .into_events()
+        .map(Some)
+        .chain(stream::iter([None]))
+        .flat_map(move |event| stream::iter(chunks.on_event(event)))
+        .map(|data| Ok::<_, Infallible>(SseEvent::default().data(data)));
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// The state of a stream: what was said of each choice so far.
+struct Chunks {
+    header: Header,
+    package: Arc<Package>,
+    choices: usize,
+    prompts: usize,
+    started: Vec<bool>,
+    /// Characters said so far, for `text_offset`.
+    offset: Vec<usize>,
+    outcomes: Outcomes,
+    /// A finished choice's last chunk is held back until it is known not to be the final one.
+    last: Option<Value>,
+    ended: bool,
+}
+
+impl Chunks {
+    fn new(job: &mut Job, header: Header, package: Arc<Package>) -> Self {
+        let (choices, prompts) = (job.choices, job.prompts.len());
+        Self {
+            header,
+            package,
+            choices,
+            prompts,
+            started: vec![false; choices * prompts],
+            offset: vec![0; choices * prompts],
+            outcomes: Outcomes::new(std::mem::take(&mut job.ignored)),
+            last: None,
+            ended: false,
+        }
+    }
+
+    /// The data of the chunks that `event` causes; `None` is the end of all events.
+    fn on_event(&mut self, event: Option<(usize, Event)>) -> Vec<String> {
+        if self.ended {
+            return Vec::new();
+        }
+        let mut out: Vec<Value> = self.last.take().into_iter().collect();
+        match event {
+            Some((prompt, Event::PromptLogprobs(rows))) => self.echo(prompt, Some(&rows), &mut out),
+            Some((prompt, Event::Delta { choice, text, tokens })) => {
+                self.delta(prompt, choice, &text, &tokens, &mut out);
+            }
+            Some((prompt, Event::Finished { choice, reason })) => {
+                self.finish(prompt, choice, reason, &mut out);
+            }
+            Some((prompt, Event::Done { verdict, timings, tokens })) => {
+                self.outcomes.push(prompt, Outcome::new(*verdict, timings, tokens));
+                if self.outcomes.len() == self.prompts {
+                    return self.close(out);
+                }
+            }
+            Some((_, Event::Failed(error))) => return self.fail(out, &error.into()),
+            None => {
+                let error = ApiError::internal("the engine stopped before the answer was complete");
+                return self.fail(out, &error);
+            }
+        }
+        out.iter().map(Value::to_string).collect()
+    }
+
+    fn delta(
+        &mut self,
+        prompt: usize,
+        choice: usize,
+        text: &str,
+        tokens: &[TokenInfo],
+        out: &mut Vec<Value>,
+    ) {
+        let index = prompt * self.choices + choice;
+        self.start(prompt, index, out);
+        let logprobs = match (self.header.logprobs, self.header.shape) {
+            (false, _) => Value::Null,
+            (true, Shape::Chat) => logprobs::chat(tokens, &self.package.tokenizer),
+            (true, Shape::Text) => self.text_logprobs(index, tokens),
+        };
+        out.push(self.chunk(index, text, logprobs, Value::Null));
+    }
+
+    fn text_logprobs(&mut self, index: usize, tokens: &[TokenInfo]) -> Value {
+        let mut rows = TextLogprobs::default();
+        for token in tokens {
+            let offset = self.offset[index];
+            self.offset[index] += characters(&token.bytes);
+            let tokenizer = &self.package.tokenizer;
+            rows.push(&token.bytes, token.logprob, &token.top, offset, tokenizer);
+        }
+        rows.into_json()
+    }
+
+    /// What comes before a choice's first words: the role, or the prompt's echo.
+    fn start(&mut self, prompt: usize, index: usize, out: &mut Vec<Value>) {
+        if self.started[index] {
+            return;
+        }
+        match self.header.shape {
+            Shape::Chat => {
+                let mut chunk = self.chunk(index, "", Value::Null, Value::Null);
+                chunk["choices"][0]["delta"]["role"] = json!("assistant");
+                out.push(chunk);
+            }
+            Shape::Text => self.echo(prompt, None, out),
+        }
+        self.started[index] = true;
+    }
+
+    fn echo(
+        &mut self,
+        prompt: usize,
+        rows: Option<&[Option<TokenLogprobs>]>,
+        out: &mut Vec<Value>,
+    ) {
+        let Some(echo) = self.header.echo.as_ref().map(|prompts| &prompts[prompt]) else {
+            return;
+        };
+        let logprobs = rows.map(|rows| echo.logprobs(rows, &self.package.tokenizer));
+        let (logprobs, offset) = logprobs
+            .map_or((Value::Null, echo.text.chars().count()), |(rows, offset)| {
+                (rows.into_json(), offset)
+            });
+        for index in prompt * self.choices..(prompt + 1) * self.choices {
+            if std::mem::replace(&mut self.started[index], true) {
+                continue;
+            }
+            self.offset[index] = offset;
+            out.push(self.chunk(index, &echo.text, logprobs.clone(), Value::Null));
+        }
+    }
+
+    fn finish(&mut self, prompt: usize, choice: usize, reason: FinishReason, out: &mut Vec<Value>) {
+        let index = prompt * self.choices + choice;
+        self.start(prompt, index, out);
+        self.last = Some(self.chunk(index, "", Value::Null, json!(finish_reason(reason))));
+    }
+
+    /// The final chunk, which carries the verdict, and the end mark.
+    fn close(&mut self, mut out: Vec<Value>) -> Vec<String> {
+        self.ended = true;
+        if self.header.include_usage || out.is_empty() {
+            let mut chunk = self.envelope(json!([]));
+            if self.header.include_usage {
+                chunk["usage"] = self.outcomes.usage();
+            }
+            out.push(chunk);
+        }
+        if let Some(last) = out.last_mut() {
+            last["refrain"] = self.outcomes.refrain();
+        }
+        out.iter().map(Value::to_string).chain(["[DONE]".to_owned()]).collect()
+    }
+
+    fn fail(&mut self, out: Vec<Value>, error: &ApiError) -> Vec<String> {
+        self.ended = true;
+        out.iter().map(Value::to_string).chain([error.body().to_string()]).collect()
+    }
+
+    fn chunk(&self, index: usize, text: &str, logprobs: Value, reason: Value) -> Value {
+        let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
+        match self.header.shape {
+            Shape::Chat if choice["finish_reason"].is_null() => {
+                choice["delta"] = json!({"content": text});
+            }
+            Shape::Chat => choice["delta"] = json!({}),
+            Shape::Text => choice["text"] = json!(text),
+        }
+        self.envelope(json!([choice]))
+    }
+
+    fn envelope(&self, choices: Value) -> Value {
+        let object = match self.header.shape {
+            Shape::Chat => "chat.completion.chunk",
+            Shape::Text => "text_completion",
+        };
+        let mut chunk = json!({
+            "id": self.header.id,
+            "object": object,
+            "created": self.header.created_s,
+            "model": self.package.name,
+            "choices": choices,
+        });
+        if self.header.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+}

@@ -1,0 +1,4 @@
+//! What operators and routers ask of a server.
+
+pub(crate) mod health;
+pub(crate) mod tokenize;

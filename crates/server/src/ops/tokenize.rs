@@ -1,0 +1,54 @@
+//! `POST /tokenize` and `POST /detokenize`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use serde_json::{Map, Value, json};
+
+use crate::error::ApiError;
+use crate::fields::{Fields, token_ids};
+use crate::state::App;
+use crate::{body, conversation};
+
+/// Text (`prompt`), or a conversation (`messages`) through the chat template, to token ids.
+pub(crate) async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Value>, ApiError> {
+    let mut fields = Fields::new(body::json_object(body).await?);
+    let ids = tokio::task::spawn_blocking({
+        let app = app.clone();
+        move || tokenize_fields(&app, &mut fields)
+    })
+    .await
+    .map_err(|error| ApiError::internal(format!("tokenizing failed: {error}")))??;
+    Ok(Json(json!({
+        "tokens": ids, "count": ids.len(), "max_model_len": app.engine.info().context,
+    })))
+}
+
+fn tokenize_fields(app: &App, fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
+    if let Some(messages) = fields.array("messages")? {
+        let messages = conversation::check(Some(messages))?;
+        return Ok(conversation::encode(app, &messages, &Map::new())?.0.ids);
+    }
+    let bos = fields.boolean("add_special_tokens")?.unwrap_or(true);
+    let Some(text) = fields.string("prompt")? else {
+        let message = "give 'prompt' (a text) or 'messages' (a conversation)";
+        return Err(ApiError::bad_request("prompt", message));
+    };
+    let encoding = app.package.tokenizer.encode(&text, bos);
+    encoding
+        .map(|encoding| encoding.ids)
+        .map_err(|error| ApiError::bad_request("prompt", error.to_string()))
+}
+
+/// Token ids (`tokens`) to text; bytes that are not UTF-8 become U+FFFD.
+pub(crate) async fn detokenize(
+    State(app): State<App>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let mut fields = Fields::new(body::json_object(body).await?);
+    let values = fields
+        .array("tokens")?
+        .ok_or_else(|| ApiError::bad_request("tokens", "'tokens' is missing"))?;
+    let ids = token_ids("tokens", &values, app.package.tokenizer.vocab_size())?;
+    Ok(Json(json!({"prompt": app.package.tokenizer.decode(&ids, true)})))
+}

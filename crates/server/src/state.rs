@@ -1,0 +1,73 @@
+//! What every handler can reach.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cache::Namespace;
+use engine::{Engine, Events, Request};
+use package::Package;
+
+use crate::error::ApiError;
+
+/// How the server answers, beyond what the engine decides.
+#[derive(Clone, Debug, Default)]
+pub struct ServerOptions {
+    /// Refuse requests that name another model than the one served.
+    pub strict_model: bool,
+    /// The date that chat templates see instead of today's, for templates that print it.
+    pub template_date: Option<String>,
+}
+
+/// The served model and how to serve it; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) package: Arc<Package>,
+    pub(crate) options: Arc<ServerOptions>,
+    pub(crate) started_s: u64,
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, package: Arc<Package>, options: ServerOptions) -> Self {
+        Self { engine, package, options: Arc::new(options), started_s: now_s() }
+    }
+
+    /// Checks the model that a request names. Any name does, unless the server is strict.
+    pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+        match model {
+            Some(model) if self.options.strict_model && model != self.package.name => {
+                Err(self.unknown_model(model))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn unknown_model(&self, model: &str) -> ApiError {
+        let served = &self.package.name;
+        let message = format!("the model {model:?} is not served here; this server has {served:?}");
+        ApiError::not_found(message, Some("model_not_found"))
+    }
+
+    pub(crate) fn submit(&self, request: Request, field: &str) -> Result<Events, ApiError> {
+        self.engine.submit(request).map_err(|error| ApiError::from_submit(error, field))
+    }
+}
+
+/// Who may share a prefix: everybody, or those who send the same salt.
+pub(crate) fn namespace(salt: Option<&str>) -> Namespace {
+    salt.map_or_else(Namespace::default, Namespace::salted)
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// `prefix` and 24 random hexadecimal digits.
+pub(crate) fn new_id(prefix: &str) -> Result<String, ApiError> {
+    let mut bytes = [0_u8; 12];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| ApiError::internal(format!("no random numbers: {error}")))?;
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    Ok(format!("{prefix}{digits}"))
+}
