@@ -12,12 +12,16 @@ const MODEL_HELP: &str = "A .gguf file, a directory with config.json, an alias (
 /// Serve open-weight language models on CPUs, keep the prefixes that come back, and say what was
 /// reused and why not more.
 #[derive(Parser)]
-#[command(version, propagate_version = true, after_help = "\
+#[command(
+    version,
+    propagate_version = true,
+    after_help = "\
 Examples:
   refrain serve                      an OpenAI-compatible server on 127.0.0.1:8080
   refrain run                        a chat in the terminal
   refrain run -p 'Why is the sky blue?'
-  refrain bench -p 512 -n 128        tokens per second, in llama-bench's test names")]
+  refrain bench -p 512 -n 128        tokens per second, in llama-bench's test names"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -71,7 +75,7 @@ pub(crate) struct EngineArguments {
     /// Longest prompt and answer together, in tokens [default: the model's, if memory allows]
     #[arg(long, env = "REFRAIN_CONTEXT", value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub(crate) context: Option<u32>,
-    /// Memory for K/V, running and cached [default: a quarter of the memory that is there]
+    /// Memory for K/V, running and cached [default: a quarter of the machine's memory]
     #[arg(long, env = "REFRAIN_KV_BUDGET", value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) kv_budget: Option<u64>,
     /// Prompt tokens computed in one step
@@ -225,7 +229,7 @@ pub(crate) enum Check {
 pub(crate) struct CheckExactArguments {
     #[arg(help = MODEL_HELP)]
     pub(crate) model: Option<String>,
-    /// One JSON document (schema refrain.check-exact/1)
+    /// One JSON document (schema refrain.exact/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

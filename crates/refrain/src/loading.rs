@@ -11,11 +11,8 @@ use crate::cli::EngineArguments;
 use crate::failure::Failure;
 use crate::terminal::{Terminal, Work};
 
-/// The model of every command that is not told another one.
-const MODEL_DEFAULT: &str = "smollm2";
-
 pub(crate) fn model_or_default(model: Option<&str>) -> &str {
-    model.unwrap_or(MODEL_DEFAULT)
+    model.unwrap_or(package::DEFAULT_MODEL)
 }
 
 /// A model that is ready to answer.
@@ -59,13 +56,12 @@ pub(crate) fn load(
 
 /// The engine's options as the flags set them.
 pub(crate) fn options(arguments: &EngineArguments) -> EngineOptions {
-    let defaults = EngineOptions::default();
     EngineOptions {
         threads: arguments.threads.map(usize::from),
         context: arguments.context.map(|tokens| tokens as usize),
         kv_bytes: arguments.kv_budget,
-        chunk_tokens: arguments.chunk.map_or(defaults.chunk_tokens, |tokens| tokens as usize),
-        ..defaults
+        chunk_tokens: arguments.chunk.map(|tokens| tokens as usize),
+        ..EngineOptions::default()
     }
 }
 
@@ -76,7 +72,7 @@ impl Progress for Fetching {
         self.0.say(text);
     }
 
-    fn bytes(&self, done: u64, total: u64) {
-        self.0.set(done, total);
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        self.0.set(done, total.unwrap_or(0));
     }
 }

@@ -14,8 +14,8 @@ const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "f
 /// Checks `messages` and returns them as the template gets them: a `developer` message becomes a
 /// `system` one, since no open model's template knows the newer name.
 pub(crate) fn check(messages: Option<Vec<Value>>) -> Result<Vec<Value>, ApiError> {
-    let messages = messages
-        .ok_or_else(|| ApiError::bad_request("messages", "'messages' is missing"))?;
+    let messages =
+        messages.ok_or_else(|| ApiError::bad_request("messages", "'messages' is missing"))?;
     if messages.is_empty() {
         return Err(ApiError::bad_request("messages", "'messages' must hold at least one message"));
     }
@@ -97,14 +97,14 @@ pub(crate) fn encode(
             messages,
             tools: None,
             add_generation_prompt: true,
-            date: app.options.template_date.clone(),
+            date: app.options.template_date.as_deref(),
             variables,
         })
         .map_err(|error| ApiError::bad_request("messages", error.to_string()))?;
     let encoding = app
         .package
         .tokenizer
-        .encode(&rendered.text, true)
+        .encode(&rendered.text, false)
         .map_err(|error| ApiError::bad_request("messages", error.to_string()))?;
     let map = PromptMap::new(&rendered, &encoding);
     Ok((encoding, map))

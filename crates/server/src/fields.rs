@@ -51,8 +51,7 @@ impl Fields {
         high: i64,
     ) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        let number = whole(&value)
-            .ok_or_else(|| wrong_type(name, "a whole number", &value))?;
+        let number = whole(&value).ok_or_else(|| wrong_type(name, "a whole number", &value))?;
         in_range(name, number, low, high).map(Some)
     }
 

@@ -55,7 +55,7 @@ impl App {
 
 /// Who may share a prefix: everybody, or those who send the same salt.
 pub(crate) fn namespace(salt: Option<&str>) -> Namespace {
-    salt.map_or_else(Namespace::default, Namespace::salted)
+    salt.map_or_else(Namespace::default, Namespace::from_salt)
 }
 
 /// Seconds since 1970.

@@ -42,8 +42,7 @@ pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(),
     };
     let mut results = Vec::new();
     for count in threads {
-        let options =
-            EngineOptions { threads: count.map(usize::from), ..EngineOptions::default() };
+        let options = EngineOptions { threads: count.map(usize::from), ..EngineOptions::default() };
         let loaded = loading::load(path.to_str(), options, terminal)?;
         for &test in &tests {
             results.push(measure(arguments, &loaded, peer.as_ref(), test, terminal)?);
@@ -91,12 +90,7 @@ fn measure(
 }
 
 /// One run, by the engine's own clock.
-fn run_once(
-    engine: &Engine,
-    test: Test,
-    vocabulary: u32,
-    repetition: u32,
-) -> Result<f64, Failure> {
+fn run_once(engine: &Engine, test: Test, vocabulary: u32, repetition: u32) -> Result<f64, Failure> {
     // The depth's tokens are the same in each repetition, so that only the first computes them;
     // the measured tokens differ, so that none of them is found.
     let depth = tokens(test.depth, vocabulary, 0);

@@ -1,8 +1,10 @@
 //! `refrain check`: hold a model to a promise.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use serde_json::json;
+use engine::{Cell, ExactOptions, ExactReport, Outcome, check_exact};
+use package::Package;
 
 use crate::cli::{Check, CheckArguments, CheckExactArguments};
 use crate::failure::Failure;
@@ -13,4 +15,55 @@ pub(crate) fn run(arguments: &CheckArguments, terminal: &Terminal) -> Result<(),
     match &arguments.check {
         Check::Exact(arguments) => exact(arguments, terminal),
     }
+}
+
+fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Failure> {
+    let path = loading::find(loading::model_or_default(arguments.model.as_deref()), terminal)?;
+    let package = Arc::new(Package::open(&path).map_err(Failure::new)?);
+    let mut out = anstream::stdout();
+    let mut written = Ok(());
+    if !arguments.json {
+        writeln!(out, "isa       threads chunk  prefix    neighbours  reused  shared steps  bits")?;
+    }
+    let mut progress = |cell: &Cell| {
+        if !arguments.json && written.is_ok() {
+            written = writeln!(out, "{}", line(cell));
+        }
+    };
+    let options = ExactOptions::default();
+    let report = check_exact(&package, &options, &mut progress).map_err(Failure::new)?;
+    written?;
+    if arguments.json {
+        let document = serde_json::to_string(&report).map_err(Failure::new)?;
+        writeln!(out, "{document}")?;
+    } else {
+        summarize(&mut out, &report)?;
+    }
+    if report.passed { Ok(()) } else { Err(Failure::CheckFailed) }
+}
+
+fn line(cell: &Cell) -> String {
+    let chunk = cell.chunk.map_or("all".to_owned(), |rows| rows.to_string());
+    let prefix = if cell.cached { "reused" } else { "computed" };
+    let neighbours = if cell.neighbours { cell.neighbours_served.to_string() } else { "0".into() };
+    let outcome = match &cell.outcome {
+        Outcome::Equal => format!("equal in {} rows of {} requests", cell.rows, cell.requests),
+        Outcome::Different(difference) => format!("DIFFERENT: {difference:?}"),
+        Outcome::ConditionMissed { condition } => format!("NOT TESTED: {condition}"),
+        Outcome::Failed { error } => format!("FAILED: {error}"),
+    };
+    format!(
+        "{:<10}{:>6}{chunk:>7}  {prefix:<8}{neighbours:>12}{:>8}{:>14}  {outcome}",
+        cell.isa, cell.threads, cell.reused_tokens, cell.shared_steps,
+    )
+}
+
+fn summarize(out: &mut impl Write, report: &ExactReport) -> std::io::Result<()> {
+    for test in &report.self_tests {
+        let caught = if test.caught { "caught" } else { "NOT CAUGHT" };
+        writeln!(out, "{:<10}a kernel whose bits depend on the batch is {caught}", test.isa)?;
+    }
+    let equal = report.cells.iter().filter(|cell| cell.outcome == Outcome::Equal).count();
+    let verdict = if report.passed { "exact" } else { "NOT exact" };
+    writeln!(out, "{}: {verdict}; {equal} of {} cells equal", report.model, report.cells.len())
 }

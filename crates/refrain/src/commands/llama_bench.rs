@@ -43,9 +43,18 @@ impl LlamaBench {
             .arg("-m")
             .arg(&self.model)
             .args(["-p", &what.prompt.to_string(), "-n", &what.generate.to_string()])
-            .args(["-t", &what.threads.to_string(), "-fa", if what.flash_attention { "1" } else { "0" }])
+            .args([
+                "-t",
+                &what.threads.to_string(),
+                "-fa",
+                if what.flash_attention { "1" } else { "0" },
+            ])
             // Depth 0 is the default; older versions do not know the flag.
-            .args(if what.depth > 0 { vec!["-d".to_owned(), what.depth.to_string()] } else { vec![] })
+            .args(if what.depth > 0 {
+                vec!["-d".to_owned(), what.depth.to_string()]
+            } else {
+                vec![]
+            })
             .args(["-r", "1", "-o", "json"])
             .stdin(Stdio::null())
             .output()
@@ -64,7 +73,8 @@ impl LlamaBench {
 fn parse(stdout: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(stdout).ok()?;
     let start = text.find('[')?;
-    let results: Value = serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok()?;
+    let results: Value =
+        serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok()?;
     results.get(0)?.get("avg_ts")?.as_f64()
 }
 
@@ -74,7 +84,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_found_in_the_output() {
-        let output = b"build: warm\n[\n {\"n_prompt\": 512, \"avg_ts\": 503.25, \"stddev_ts\": 0.0}\n]\n";
+        let output =
+            b"build: warm\n[\n {\"n_prompt\": 512, \"avg_ts\": 503.25, \"stddev_ts\": 0.0}\n]\n";
         assert_eq!(parse(output), Some(503.25));
         assert_eq!(parse(b"[]"), None);
         assert_eq!(parse(b"no model"), None);

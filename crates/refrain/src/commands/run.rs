@@ -103,7 +103,7 @@ pub(super) fn chat_request(
             variables: &Map::new(),
         })
         .map_err(Failure::new)?;
-    let encoding = package.tokenizer.encode(&rendered.text, true).map_err(Failure::new)?;
+    let encoding = package.tokenizer.encode(&rendered.text, false).map_err(Failure::new)?;
     let map = PromptMap::new(&rendered, &encoding);
     Ok(new_request(arguments, encoding.ids, Some(map)))
 }
@@ -185,7 +185,7 @@ impl Answer {
             "reused {} of {} ({}) · prefill {} at {} · decoded {} at {}",
             verdict.reused_tokens,
             verdict.prompt_tokens,
-            verdict.stop.reason,
+            verdict.stop.reason.code(),
             tokens.input,
             rate(tokens.input, timings.prefill_ms),
             tokens.output,

@@ -13,18 +13,15 @@ use crate::loading::{self, Loaded};
 use crate::terminal::Terminal;
 
 pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // The port first: a model takes a while to load, and a port that is taken is known at once.
     let listener = runtime.block_on(listen(arguments))?;
-    let defaults = loading::options(&arguments.engine);
     let options = EngineOptions {
-        max_running: arguments.max_running.map_or(defaults.max_running, usize::from),
-        max_queue: arguments.max_queue.map_or(defaults.max_queue, usize::from),
+        max_running: arguments.max_running.map(usize::from),
+        max_queue: arguments.max_queue.map(usize::from),
         prompt_cache: !arguments.no_prompt_cache,
-        ..defaults
+        ..loading::options(&arguments.engine)
     };
     let loaded = loading::load(arguments.model.as_deref(), options, terminal)?;
     let info = loaded.engine.info();

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use package::{TextPackage, Tokenizer};
+use package::{Package, Tokenizer};
 use serde_json::json;
 
 use crate::cli::TokenizeArguments;
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &TokenizeArguments, terminal: &Terminal) -> Result<
         _ => return Err(Failure::Usage("give a text, or a model and a text".to_owned())),
     };
     let path = loading::find(loading::model_or_default(model), terminal)?;
-    let package = TextPackage::open(&path).map_err(Failure::new)?;
+    let package = Package::open_text(&path).map_err(Failure::new)?;
     let tokenizer = &package.tokenizer;
     let ids = tokenizer.encode(text, false).map_err(Failure::new)?.ids;
     let mut out = anstream::stdout();

@@ -8,13 +8,13 @@ use engine::Request;
 use serde_json::{Map, Value, json};
 
 use super::job::{Answer, Job, finish_reason};
+use super::logprobs;
 use super::parameters::Parameters;
 use super::stream::{self, Header, Shape};
-use super::logprobs;
-use crate::{body, conversation};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::state::{App, namespace, new_id, now_s};
+use crate::{body, conversation};
 
 const TOP_LOGPROBS_MAX: usize = 20;
 

@@ -81,7 +81,7 @@ impl Job {
                     answer.choices[prompt * choices + choice].reason = Some(reason);
                 }
                 Event::Done { verdict, timings, tokens } => {
-                    answer.outcomes.push(prompt, Outcome { verdict: *verdict, timings, tokens });
+                    answer.outcomes.push(prompt, Outcome { verdict, timings, tokens });
                 }
                 Event::Failed(error) => return Err(error.into()),
             }

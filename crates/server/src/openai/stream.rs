@@ -115,7 +115,7 @@ impl Chunks {
                 self.finish(prompt, choice, reason, &mut out);
             }
             Some((prompt, Event::Done { verdict, timings, tokens })) => {
-                self.outcomes.push(prompt, Outcome::new(*verdict, timings, tokens));
+                self.outcomes.push(prompt, Outcome::new(verdict, timings, tokens));
                 if self.outcomes.len() == self.prompts {
                     return self.close(out);
                 }
