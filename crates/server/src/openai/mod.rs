@@ -81,7 +81,7 @@ mod tests {
             "user",
             "metadata",
         ];
-        prop::sample::select(&names[..]).prop_map(str::to_owned)
+        prop::sample::select(names.to_vec()).prop_map(str::to_owned)
     }
 
     proptest! {
