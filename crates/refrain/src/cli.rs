@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::bytes;
 
@@ -70,16 +70,22 @@ pub(crate) enum When {
 #[derive(Args)]
 pub(crate) struct EngineArguments {
     /// Threads that compute [default: the physical cores this process may use]
-    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Longest prompt and answer together, in tokens [default: the model's, if memory allows]
-    #[arg(long, env = "REFRAIN_CONTEXT", value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
+    #[arg(
+        long, env = "REFRAIN_CONTEXT", value_name = "TOKENS",
+        value_parser = value_parser!(u32).range(16..)
+    )]
     pub(crate) context: Option<u32>,
     /// Memory for K/V, running and cached [default: a quarter of the machine's memory]
     #[arg(long, env = "REFRAIN_KV_BUDGET", value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) kv_budget: Option<u64>,
     /// Prompt tokens computed in one step
-    #[arg(long, env = "REFRAIN_CHUNK", value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(
+        long, env = "REFRAIN_CHUNK", value_name = "TOKENS",
+        value_parser = value_parser!(u32).range(1..=65536)
+    )]
     pub(crate) chunk: Option<u32>,
 }
 
@@ -88,7 +94,7 @@ pub(crate) struct EngineArguments {
 Examples:
   refrain serve
   refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
-  curl 127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'")]
+  curl 127.0.0.1:8080/v1/chat/completions \\\n    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'")]
 pub(crate) struct ServeArguments {
     #[arg(help = MODEL_HELP)]
     pub(crate) model: Option<String>,
@@ -101,10 +107,16 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
     /// Requests that are computed at the same time; more wait in the queue
-    #[arg(long, env = "REFRAIN_MAX_RUNNING", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(
+        long, env = "REFRAIN_MAX_RUNNING", value_name = "N",
+        value_parser = value_parser!(u16).range(1..=4096)
+    )]
     pub(crate) max_running: Option<u16>,
     /// Requests that may wait; more are answered with 429
-    #[arg(long, env = "REFRAIN_MAX_QUEUE", value_name = "N", value_parser = clap::value_parser!(u16).range(0..=65535))]
+    #[arg(
+        long, env = "REFRAIN_MAX_QUEUE", value_name = "N",
+        value_parser = value_parser!(u16).range(0..=65535)
+    )]
     pub(crate) max_queue: Option<u16>,
     /// Do not keep prefixes for later requests
     #[arg(long)]
@@ -137,7 +149,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) raw: bool,
     /// Longest answer, in tokens [default: what the context leaves]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) max_tokens: Option<u32>,
     /// 0 takes the likeliest token each time
     #[arg(long, value_parser = number::<0, 2>)]
@@ -200,10 +212,10 @@ pub(crate) struct BenchArguments {
     #[arg(short, long, value_delimiter = ',', default_value = "0")]
     pub(crate) depth: Vec<u32>,
     /// Numbers of threads [default: the physical cores this process may use]
-    #[arg(short, long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, value_delimiter = ',', value_parser = value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Vec<u16>,
     /// Repetitions of each test; the median is reported
-    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(short, long, default_value_t = 5, value_parser = value_parser!(u16).range(1..=1000))]
     pub(crate) repetitions: u16,
     /// A llama-bench binary to run beside, interleaved, at its better flash attention setting
     #[arg(long, value_name = "PATH")]

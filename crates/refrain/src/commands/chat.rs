@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io::Write;
 use tokio::runtime::Runtime;
 
-use super::run::{answer, chat_request, opening};
+use super::answer::{answer, chat_request, opening};
 use crate::cli::RunArguments;
 use crate::failure::Failure;
 use crate::loading::Loaded;

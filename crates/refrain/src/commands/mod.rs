@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod answer;
 pub(crate) mod bench;
 mod chat;
 pub(crate) mod check;

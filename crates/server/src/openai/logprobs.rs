@@ -16,7 +16,11 @@ fn text(bytes: &[u8]) -> String {
 
 /// Chat's shape: `{"content": [{token, logprob, bytes, top_logprobs}]}`.
 pub(crate) fn chat(tokens: &[TokenInfo], tokenizer: &Tokenizer) -> Value {
-    let entry = |bytes: &[u8], logprob: Option<f32>| json!({"token": text(bytes), "logprob": logprob, "bytes": bytes});
+    let entry = |bytes: &[u8], logprob: Option<f32>| -> Value {
+        json!({
+            "token": text(bytes), "logprob": logprob, "bytes": bytes,
+        })
+    };
     let content = tokens.iter().map(|token| {
         let top = token
             .top

@@ -91,13 +91,16 @@ mod tests {
         ) {
             let body = Value::Object(fields.into_iter().collect::<Map<_, _>>());
             for error in parse_request(body.to_string().as_bytes()) {
-                prop_assert!(error["error"]["message"].as_str().is_some_and(|text| !text.is_empty()));
+                let message = error["error"]["message"].as_str();
+                prop_assert!(message.is_some_and(|text| !text.is_empty()));
                 prop_assert_eq!(&error["error"]["type"], "invalid_request_error");
             }
         }
 
         #[test]
-        fn any_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+        fn any_bytes_are_refused_without_a_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..256),
+        ) {
             parse_request(&bytes);
         }
     }

@@ -1,0 +1,138 @@
+//! Questions to the engine from the terminal, and their answers.
+
+use std::io::Write;
+
+use engine::{Engine, Event, Events, FinishReason, Request, Sampling, Timings, TokenCounts};
+use package::{ChatRequest, Package, PromptMap};
+use serde_json::{Map, Value, json};
+
+use crate::cli::RunArguments;
+use crate::failure::Failure;
+
+/// What small chat models answer best with, where the user does not say otherwise.
+const TEMPERATURE_DEFAULT: f32 = 0.2;
+const TOP_P_DEFAULT: f32 = 0.9;
+
+/// One answer, whole.
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) token_ids: Vec<u32>,
+    pub(super) reason: Option<FinishReason>,
+    pub(super) interrupted: bool,
+    pub(super) done: Option<(cache::Verdict, Timings, TokenCounts)>,
+}
+
+/// The messages before the user's first.
+pub(super) fn opening(arguments: &RunArguments) -> Vec<Value> {
+    let system = arguments.system.as_ref();
+    system.map(|text| json!({"role": "system", "content": text})).into_iter().collect()
+}
+
+pub(super) fn chat_request(
+    arguments: &RunArguments,
+    package: &Package,
+    messages: &[Value],
+) -> Result<Request, Failure> {
+    let template = package.chat_template.as_ref().ok_or_else(|| {
+        Failure::Failed("this model has no chat template; use --raw with -p".to_owned())
+    })?;
+    let rendered = template
+        .render(&ChatRequest {
+            messages,
+            tools: None,
+            add_generation_prompt: true,
+            date: None,
+            variables: &Map::new(),
+        })
+        .map_err(Failure::new)?;
+    let encoding = package.tokenizer.encode(&rendered.text, false).map_err(Failure::new)?;
+    let map = PromptMap::new(&rendered, &encoding);
+    Ok(new_request(arguments, encoding.ids, Some(map)))
+}
+
+pub(super) fn new_request(arguments: &RunArguments, prompt: Vec<u32>, map: Option<PromptMap>) -> Request {
+    Request {
+        prompt_map: map,
+        max_tokens: arguments.max_tokens.map(|tokens| tokens as usize),
+        sampling: Sampling {
+            temperature: arguments.temperature.unwrap_or(TEMPERATURE_DEFAULT),
+            top_k: arguments.top_k.unwrap_or(0) as usize,
+            top_p: arguments.top_p.unwrap_or(TOP_P_DEFAULT),
+            min_p: arguments.min_p.unwrap_or(0.0),
+            seed: arguments.seed,
+            ..Sampling::default()
+        },
+        ..Request::new("run", prompt, cache::Namespace::default())
+    }
+}
+
+/// Runs one request, streaming its text to stdout if `stream`. Ctrl-C stops the answer.
+pub(super) async fn answer(
+    engine: &Engine,
+    request: Request,
+    stream: bool,
+) -> Result<Answer, Failure> {
+    let mut events = engine.submit(request).map_err(Failure::new)?;
+    let mut answer = Answer {
+        text: String::new(),
+        pub(super) token_ids: Vec::new(),
+        reason: None,
+        interrupted: false,
+        done: None,
+    };
+    let mut out = anstream::stdout();
+    while let Some(event) = next(&mut events, &mut answer).await {
+        match event {
+            Event::Delta { text, tokens, .. } => {
+                if stream {
+                    write!(out, "{text}")?;
+                    out.flush()?;
+                }
+                answer.text.push_str(&text);
+                answer.token_ids.extend(tokens.iter().map(|token| token.id));
+            }
+            Event::Finished { reason, .. } => answer.reason = Some(reason),
+            Event::Done { verdict, timings, tokens } => {
+                answer.done = Some((verdict, timings, tokens));
+            }
+            Event::Failed(error) => return Err(Failure::new(error)),
+            Event::PromptLogprobs(_) => {}
+        }
+    }
+    Ok(answer)
+}
+
+/// The next event, or none if the answer ended or was interrupted.
+async fn next(events: &mut Events, answer: &mut Answer) -> Option<Event> {
+    tokio::select! {
+        event = events.recv() => event,
+        _ = tokio::signal::ctrl_c() => {
+            answer.interrupted = true;
+            None
+        }
+    }
+}
+
+impl Answer {
+    /// One line: what was reused, why not more, and the speeds.
+    pub(super) fn summary(&self) -> String {
+        let Some((verdict, timings, tokens)) = &self.done else {
+            return "interrupted".to_owned();
+        };
+        let rate = |count: usize, ms: Option<f64>| match ms {
+            Some(ms) if ms > 0.0 && count > 0 => format!("{:.0} tok/s", count as f64 * 1e3 / ms),
+            _ => "–".to_owned(),
+        };
+        format!(
+            "reused {} of {} ({}) · prefill {} at {} · decoded {} at {}",
+            verdict.reused_tokens,
+            verdict.prompt_tokens,
+            verdict.stop.reason.code(),
+            tokens.input,
+            rate(tokens.input, timings.prefill_ms),
+            tokens.output,
+            rate(tokens.output.saturating_sub(1), timings.decode_ms),
+        )
+    }
+}
+
