@@ -94,7 +94,8 @@ pub(crate) struct EngineArguments {
 Examples:
   refrain serve
   refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
-  curl 127.0.0.1:8080/v1/chat/completions \\\n    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'")]
+  curl 127.0.0.1:8080/v1/chat/completions \\
+    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'")]
 pub(crate) struct ServeArguments {
     #[arg(help = MODEL_HELP)]
     pub(crate) model: Option<String>,

@@ -50,7 +50,11 @@ pub(super) fn chat_request(
     Ok(new_request(arguments, encoding.ids, Some(map)))
 }
 
-pub(super) fn new_request(arguments: &RunArguments, prompt: Vec<u32>, map: Option<PromptMap>) -> Request {
+pub(super) fn new_request(
+    arguments: &RunArguments,
+    prompt: Vec<u32>,
+    map: Option<PromptMap>,
+) -> Request {
     Request {
         prompt_map: map,
         max_tokens: arguments.max_tokens.map(|tokens| tokens as usize),
@@ -75,7 +79,7 @@ pub(super) async fn answer(
     let mut events = engine.submit(request).map_err(Failure::new)?;
     let mut answer = Answer {
         text: String::new(),
-        pub(super) token_ids: Vec::new(),
+        token_ids: Vec::new(),
         reason: None,
         interrupted: false,
         done: None,
@@ -135,4 +139,3 @@ impl Answer {
         )
     }
 }
-
