@@ -108,4 +108,4 @@ def test_strict_model_refuses_other_names(gpt2):
         assert good.status_code == 200
         bad = http.post("/v1/completions", json={"model": "other", "prompt": "Hi"})
         assert bad.status_code == 404
-        assert bad.json()["error"]["param"] == "model"
+        assert bad.json()["error"]["code"] == "model_not_found"

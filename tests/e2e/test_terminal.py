@@ -29,12 +29,12 @@ TIMINGS = {
 
 
 def test_run_answers_and_reports(default_model):
-    greedy = ["-p", "What is the capital of France?", "--temperature", "0"]
+    greedy = ["-p", "What is 2+2?", "--temperature", "0"]
     report = document("run", "smollm2", *greedy, "--max-tokens", "24")
     assert report["schema"] == "refrain.run/1"
     assert set(report) >= RUN
     assert set(report["timings"]) >= TIMINGS
-    assert "Paris" in report["text"]
+    assert "4" in report["text"]
     assert report["finish_reason"] == "stop"
     assert report["completion_tokens"] == len(report["token_ids"])
 
@@ -105,7 +105,7 @@ def test_a_broken_file_is_a_plain_error(tmp_path):
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(gpt2):
-    text = " ".join(str(number) for number in range(30_000))
+    text = " ".join(str(number) for number in range(20_000))
     with subprocess.Popen(
         [BINARY, "tokenize", str(gpt2), text, "--json"],
         stdout=subprocess.PIPE,
