@@ -8,6 +8,7 @@ use crate::{test, tools};
 /// Builds what writes the engine's logits down, and hands `arguments` on to the oracle, in Python.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     tools::prepare(workspace)?;
+    test::examples(workspace)?;
     test::binary(workspace)?;
     run_command(
         workspace

@@ -32,10 +32,9 @@ pub(crate) fn run(workspace: &Workspace, names: &[String]) -> Result<()> {
     stages::run(workspace, &chosen)
 }
 
-/// Builds the binary and runs the end-to-end tests with `arguments` for pytest.
+/// Runs the end-to-end tests with `arguments` for pytest.
 pub(crate) fn end_to_end(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     tools::prepare(workspace)?;
-    binary(workspace)?;
     pytest(workspace, arguments)
 }
 
@@ -105,14 +104,21 @@ fn doctests(workspace: &Workspace) -> Result<()> {
     run_command(workspace.cargo().args(["test", "--release", "--workspace", "--doc", "--quiet"]))
 }
 
-/// What `cargo run --release` builds, and the program that writes logits down for `kl`.
+/// What `cargo run --release` builds.
 pub(crate) fn binary(workspace: &Workspace) -> Result<()> {
-    run_command(workspace.cargo().args(["build", "--release"]))?;
-    let mut example = workspace.cargo();
-    run_command(example.args(["build", "--release", "-p", "engine", "--example", "dump_logits"]))
+    run_command(workspace.cargo().args(["build", "--release"]))
 }
 
+/// The example programs, with the features that the tests are compiled with, so that what the
+/// tests have built serves.
+pub(crate) fn examples(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.cargo().args(["build", "--release", "--workspace", "--examples"]))
+}
+
+/// The end-to-end tests, on the binary as `cargo run --release` builds it.
 fn pytest(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    examples(workspace)?;
+    binary(workspace)?;
     run_command(
         workspace
             .command(tools::in_environment(workspace, "python"))
