@@ -28,15 +28,26 @@ pub(crate) fn find(model: &str, terminal: &Terminal) -> Result<PathBuf, Failure>
     package::resolve(model, &fetching).map_err(Failure::new)
 }
 
+/// Finds and opens `model`. One that was not given as a path goes by the name it was asked for.
+pub(crate) fn open(model: Option<&str>, terminal: &Terminal) -> Result<Package, Failure> {
+    let model = model_or_default(model);
+    let path = find(model, terminal)?;
+    let mut package = Package::open(&path).map_err(Failure::new)?;
+    if path.as_os_str() != model {
+        model.clone_into(&mut package.name);
+    }
+    Ok(package)
+}
+
 /// Finds, reads and packs `model`.
 pub(crate) fn load(
     model: Option<&str>,
     options: EngineOptions,
     terminal: &Terminal,
 ) -> Result<Loaded, Failure> {
-    let path = find(model_or_default(model), terminal)?;
+    find(model_or_default(model), terminal)?;
     let start = Instant::now();
-    let package = Arc::new(Package::open(&path).map_err(Failure::new)?);
+    let package = Arc::new(open(model, terminal)?);
     let work = terminal.work("Loading");
     let progress = |done, total| work.set(done, total);
     let engine = Engine::start(package.clone(), options, &progress).map_err(Failure::new)?;

@@ -88,7 +88,7 @@ impl ApiError {
                 ..Self::bad_request(prompt_field, message)
             },
             SubmitError::EmptyPrompt => Self::bad_request(prompt_field, message),
-            SubmitError::BadParameter { field, message } => Self::bad_request(field, message),
+            SubmitError::BadParameter { field, .. } => Self::bad_request(field, message),
             SubmitError::ShuttingDown => Self::unavailable(message),
         }
     }

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::sync::Arc;
 
 use engine::{Cell, ExactOptions, ExactReport, Outcome, check_exact};
-use package::Package;
 
 use crate::cli::{Check, CheckArguments, CheckExactArguments};
 use crate::failure::Failure;
@@ -18,8 +17,7 @@ pub(crate) fn run(arguments: &CheckArguments, terminal: &Terminal) -> Result<(),
 }
 
 fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Failure> {
-    let path = loading::find(loading::model_or_default(arguments.model.as_deref()), terminal)?;
-    let package = Arc::new(Package::open(&path).map_err(Failure::new)?);
+    let package = Arc::new(loading::open(arguments.model.as_deref(), terminal)?);
     let mut out = anstream::stdout();
     let mut written = Ok(());
     if !arguments.json {
