@@ -29,6 +29,11 @@ BAD = [
     (CHAT, {"messages": USER, "stop": 5}, "stop"),
     (CHAT, {"messages": USER, "stream": "yes"}, "stream"),
     (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
+    (CHAT, {"messages": USER, "min_tokens": 3}, "min_tokens"),
+    (CHAT, {"messages": USER, "mirostat": 2}, "mirostat"),
+    (CHAT, {"messages": USER, "best_of": 3}, "best_of"),
+    (CHAT, {"messages": USER, "max_tokens": 1.5}, "max_tokens"),
+    (CHAT, {"messages": USER, "stop_token_ids": [99999999]}, "stop_token_ids"),
     (TEXT, {}, "prompt"),
     (TEXT, {"prompt": {}}, "prompt"),
     (TEXT, {"prompt": [99999999]}, "prompt"),
@@ -88,6 +93,20 @@ def test_a_prompt_over_the_context_is_refused(http):
     assert error["param"] == "messages"
     error = assert_error(http.post(TEXT, json={"prompt": long}), "prompt")
     assert error["code"] == "context_length_exceeded"
+
+
+def test_what_asks_for_nothing_is_taken(http):
+    neutral = {"min_tokens": 0, "mirostat": 0, "tools": [], "tool_choice": "none", "top_p": 0}
+    neutral |= {"response_format": {"type": "text"}, "best_of": 1, "typical_p": 1}
+    answer = http.post(CHAT, json={"messages": USER, "max_tokens": 1} | neutral)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["refrain"]["ignored"] == []
+
+
+def test_unknown_fields_are_listed_within_a_limit(http):
+    many = {f"field_{number}": 1 for number in range(10_000)}
+    answer = http.post(CHAT, json={"messages": USER, "max_tokens": 1} | many)
+    assert 0 < len(answer.json()["refrain"]["ignored"]) <= 32
 
 
 def test_an_unknown_path_and_a_wrong_method_are_said(http):

@@ -1,5 +1,6 @@
 """The server as a process: start, memory, clients that leave, a full queue, the end."""
 
+import socket
 import threading
 import time
 from pathlib import Path
@@ -94,6 +95,39 @@ def test_a_termination_finishes_what_runs_and_takes_nothing_new(default_model):
         assert exit_status == [0]
         with pytest.raises(httpx2.TransportError):
             httpx2.get(fresh.url + "/health", timeout=5)
+
+
+@pytest.mark.parametrize(
+    "half", [b"GET /hea", b"POST /v1/completions HTTP/1.1\r\ncontent-length: 100\r\n\r\n{"]
+)
+def test_half_a_request_does_not_hold_up_the_end(default_model, half):
+    with Server() as fresh:
+        host, port = fresh.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(half)
+            time.sleep(0.3)
+            start = time.monotonic()
+            assert fresh.terminate() == 0
+            assert time.monotonic() - start < 5
+
+
+def test_prompts_that_cannot_fit_cost_neither_time_nor_memory(default_model):
+    body = {"messages": [{"role": "user", "content": "aB1 ." * 3_000_000}]}
+    with Server("--kv-budget", "64MiB") as fresh, fresh.http() as http:
+        start = time.monotonic()
+        for _ in range(3):
+            answer = http.post(CHAT, json=body)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["code"] == "context_length_exceeded"
+        assert time.monotonic() - start < 10
+        assert fresh.resident_bytes() < 600 * MIB
+
+
+def test_the_name_it_was_started_with_is_served(default_model):
+    with Server("smollm2", "--strict-model") as fresh, fresh.http() as http:
+        assert http.get("/v1/models/smollm2").json()["id"] == "smollm2"
+        assert http.post(CHAT, json=LONG | {"model": "smollm2", "max_tokens": 1}).is_success
+        assert http.post(CHAT, json=LONG | {"model": "other"}).status_code == 404
 
 
 def test_it_listens_on_loopback_unless_told_otherwise(server):

@@ -81,7 +81,7 @@ pub(crate) struct EngineArguments {
     /// Memory for K/V, running and cached [default: a quarter of the machine's memory]
     #[arg(long, env = "REFRAIN_KV_BUDGET", value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) kv_budget: Option<u64>,
-    /// Prompt tokens computed in one step
+    /// Prompt tokens computed in one step [default: 256]
     #[arg(
         long, env = "REFRAIN_CHUNK", value_name = "TOKENS",
         value_parser = value_parser!(u32).range(1..=65536)
@@ -107,13 +107,13 @@ pub(crate) struct ServeArguments {
     pub(crate) port: u16,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
-    /// Requests that are computed at the same time; more wait in the queue
+    /// Answers that are computed at the same time; more requests wait [default: 16]
     #[arg(
         long, env = "REFRAIN_MAX_RUNNING", value_name = "N",
         value_parser = value_parser!(u16).range(1..=4096)
     )]
     pub(crate) max_running: Option<u16>,
-    /// Requests that may wait; more are answered with 429
+    /// Requests that may wait; more are answered with 429 [default: 256]
     #[arg(
         long, env = "REFRAIN_MAX_QUEUE", value_name = "N",
         value_parser = value_parser!(u16).range(0..=65535)
@@ -152,19 +152,19 @@ pub(crate) struct RunArguments {
     /// Longest answer, in tokens [default: what the context leaves]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) max_tokens: Option<u32>,
-    /// 0 takes the likeliest token each time
+    /// 0 takes the likeliest token each time [default: 0.2]
     #[arg(long, value_parser = number::<0, 2>)]
     pub(crate) temperature: Option<f32>,
-    /// Draw among the K likeliest tokens
+    /// Draw among the K likeliest tokens; 0 is all of them [default: 0]
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<u32>,
-    /// Draw among the likeliest tokens that hold P of the probability
+    /// Draw among the likeliest tokens that hold P of the probability [default: 0.9]
     #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
     pub(crate) top_p: Option<f32>,
-    /// Draw among tokens at least P times as likely as the likeliest
+    /// Draw among tokens at least P times as likely as the likeliest [default: 0]
     #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
     pub(crate) min_p: Option<f32>,
-    /// Draws are a function of this number
+    /// Draws are a function of this number [default: another one each time]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]

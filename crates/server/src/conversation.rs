@@ -101,11 +101,8 @@ pub(crate) fn encode(
             variables,
         })
         .map_err(|error| ApiError::bad_request("messages", error.to_string()))?;
-    let encoding = app
-        .package
-        .tokenizer
-        .encode(&rendered.text, false)
-        .map_err(|error| ApiError::bad_request("messages", error.to_string()))?;
+    // The template itself places the token that begins a text.
+    let encoding = app.encode(&rendered.text, false, "messages")?;
     let map = PromptMap::new(&rendered, &encoding);
     Ok((encoding, map))
 }

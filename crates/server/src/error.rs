@@ -36,6 +36,13 @@ impl ApiError {
         Self { code: Some("unsupported_parameter"), ..Self::bad_request(field, message) }
     }
 
+    /// 400: the prompt has at least `tokens_min` tokens, which is too many.
+    pub(crate) fn context_exceeded(field: &str, tokens_min: usize, context: usize) -> Self {
+        let message =
+            format!("the prompt has at least {tokens_min} tokens and the context holds {context}");
+        Self { code: Some("context_length_exceeded"), ..Self::bad_request(field, message) }
+    }
+
     /// 404: no such thing.
     pub(crate) fn not_found(message: impl Into<String>, code: Option<&'static str>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code, ..Self::bad_request("", message) }

@@ -5,6 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 
+const IGNORED_MAX: usize = 32;
+const IGNORED_CHARS_MAX: usize = 64;
+/// Of a value that is wrong, an error shows this much.
+const SHOWN_CHARS_MAX: usize = 40;
+
 /// The fields of a request that have not been taken yet. A field that is `null` counts as absent,
 /// as OpenAI's clients send it.
 pub(crate) struct Fields {
@@ -99,9 +104,28 @@ impl Fields {
         if self.has(name) { Err(ApiError::unsupported(name, what)) } else { Ok(()) }
     }
 
-    /// The names that nothing took: accepted, without effect.
+    /// Takes `name` if it has the value that asks for nothing, and refuses any other.
+    pub(crate) fn refuse_unless(
+        &mut self,
+        name: &str,
+        neutral: &Value,
+        what: &str,
+    ) -> Result<(), ApiError> {
+        let same = |value: &Value| match (value.as_f64(), neutral.as_f64()) {
+            (Some(value), Some(neutral)) => value == neutral,
+            _ => value == neutral,
+        };
+        match self.value(name) {
+            Some(value) if !same(&value) => Err(ApiError::unsupported(name, what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The names that nothing took: accepted, without effect. Of very many, the first; of long
+    /// ones, the beginning.
     pub(crate) fn ignored(self) -> Vec<String> {
-        self.rest.into_iter().map(|(name, _)| name).collect()
+        let names = self.rest.into_iter().take(IGNORED_MAX);
+        names.map(|(name, _)| name.chars().take(IGNORED_CHARS_MAX).collect()).collect()
     }
 }
 
@@ -122,21 +146,30 @@ fn in_range<T: PartialOrd + std::fmt::Display>(
     if number >= low && number <= high {
         return Ok(number);
     }
-    Err(ApiError::bad_request(
-        name,
-        format!("'{name}' must be between {low} and {high}, and is {number}"),
-    ))
+    let wanted = if high.to_string().len() > 12 {
+        format!("at least {low}")
+    } else {
+        format!("between {low} and {high}")
+    };
+    let number = shown(&number);
+    Err(ApiError::bad_request(name, format!("'{name}' must be {wanted}, and is {number}")))
+}
+
+fn shown(value: &impl std::fmt::Display) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 /// The error for a value of the wrong type.
 pub(crate) fn wrong_type(name: &str, wanted: &str, found: &Value) -> ApiError {
     let found = match found {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        plain => shown(plain),
     };
     ApiError::bad_request(name, format!("'{name}' must be {wanted}, and is {found}"))
 }
@@ -148,7 +181,13 @@ pub(crate) fn token_ids(
     vocabulary: usize,
 ) -> Result<Vec<u32>, ApiError> {
     let one = |value: &Value| match value.as_u64() {
-        None => Err(wrong_type(name, "an array of token ids", value)),
+        None => {
+            let value = shown(value);
+            Err(ApiError::bad_request(
+                name,
+                format!("'{name}' holds {value}, which is no token id"),
+            ))
+        }
         Some(id) if id < vocabulary as u64 => Ok(id as u32),
         Some(id) => {
             let message = format!("'{name}' holds id {id}; the vocabulary has {vocabulary}");

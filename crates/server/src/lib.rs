@@ -5,6 +5,7 @@
 //! is decided elsewhere.
 
 mod body;
+mod connections;
 mod conversation;
 mod error;
 mod fields;
@@ -29,18 +30,15 @@ pub use state::ServerOptions;
 
 /// Serves `engine` on `listener` until `shutdown` resolves; then takes no new connection and
 /// returns when the requests that run have been answered.
-///
-/// # Errors
-/// When the listener cannot be used.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine,
     package: Arc<Package>,
     options: ServerOptions,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let app = App::new(engine, package, options);
-    axum::serve(listener, router(app)).with_graceful_shutdown(shutdown).await
+    shutdown: impl Future<Output = ()>,
+) {
+    let app = App::new(engine.clone(), package, options);
+    connections::serve(listener, router(app), &engine, shutdown).await;
 }
 
 fn router(app: App) -> Router {

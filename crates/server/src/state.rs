@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
 use engine::{Engine, Events, Request};
-use package::Package;
+use package::{Encoding, Package};
+use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
 
@@ -25,11 +26,25 @@ pub(crate) struct App {
     pub(crate) package: Arc<Package>,
     pub(crate) options: Arc<ServerOptions>,
     pub(crate) started_s: u64,
+    /// Prompts that may be rendered and tokenized at the same time.
+    preparing: Arc<Semaphore>,
+    longest_token_bytes: usize,
 }
+
+/// A tokenizer takes a hundred times its text in memory, so that only few may work at once.
+const PREPARING_MAX: usize = 2;
 
 impl App {
     pub(crate) fn new(engine: Engine, package: Arc<Package>, options: ServerOptions) -> Self {
-        Self { engine, package, options: Arc::new(options), started_s: now_s() }
+        let longest_token_bytes = package.tokenizer.longest_token_bytes();
+        Self {
+            engine,
+            package,
+            options: Arc::new(options),
+            started_s: now_s(),
+            preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
+            longest_token_bytes,
+        }
     }
 
     /// Checks the model that a request names. Any name does, unless the server is strict.
@@ -46,6 +61,34 @@ impl App {
         let served = &self.package.name;
         let message = format!("the model {model:?} is not served here; this server has {served:?}");
         ApiError::not_found(message, Some("model_not_found"))
+    }
+
+    /// Runs `work`, which renders or tokenizes, where it does not hold up other connections.
+    pub(crate) async fn prepare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&App) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let place = self.preparing.clone().acquire_owned().await;
+        let app = self.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let result = work(&app);
+            drop(place);
+            result
+        });
+        task.await
+            .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))?
+    }
+
+    /// Tokenizes a prompt that came in `field`; one that cannot fit the context is refused before
+    /// that costs anything.
+    pub(crate) fn encode(&self, text: &str, bos: bool, field: &str) -> Result<Encoding, ApiError> {
+        let tokenizer = &self.package.tokenizer;
+        let context = self.engine.info().context;
+        let tokens_min = text.len() / self.longest_token_bytes.max(1);
+        if tokens_min > context {
+            return Err(ApiError::context_exceeded(field, tokens_min, context));
+        }
+        tokenizer.encode(text, bos).map_err(|error| ApiError::bad_request(field, error.to_string()))
     }
 
     pub(crate) fn submit(&self, request: Request, field: &str) -> Result<Events, ApiError> {

@@ -230,6 +230,15 @@ impl Tokenizer {
         self.table.len()
     }
 
+    /// The most bytes of a text that one token can stand for, so that a text of `n` bytes has at
+    /// least `n` divided by this tokens (bytes that have no token apart). A normalizer may
+    /// shorten text: NFC composes at most four code points of a letter and its marks to one.
+    pub fn longest_token_bytes(&self) -> usize {
+        let ids = 0..u32::try_from(self.vocab_size()).unwrap_or(u32::MAX);
+        let longest = ids.filter_map(|id| self.bytes(id)).map(<[u8]>::len).max().unwrap_or(1);
+        longest * if self.normalizer.is_some() { 4 } else { 1 }
+    }
+
     /// The text of several tokens; bytes that are no UTF-8 become U+FFFD, and ids that have no
     /// token nothing. Special tokens are left out unless `keep_special`.
     pub fn decode(&self, ids: &[u32], keep_special: bool) -> String {

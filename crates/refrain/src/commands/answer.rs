@@ -57,7 +57,8 @@ pub(super) fn new_request(
 ) -> Request {
     Request {
         prompt_map: map,
-        max_tokens: arguments.max_tokens.map(|tokens| tokens as usize),
+        // The engine cuts it to what the context leaves.
+        max_tokens: Some(arguments.max_tokens.unwrap_or(u32::MAX) as usize),
         sampling: Sampling {
             temperature: arguments.temperature.unwrap_or(TEMPERATURE_DEFAULT),
             top_k: arguments.top_k.unwrap_or(0) as usize,
@@ -127,8 +128,12 @@ impl Answer {
             Some(ms) if ms > 0.0 && count > 0 => format!("{:.0} tok/s", count as f64 * 1e3 / ms),
             _ => "–".to_owned(),
         };
+        let end = match self.reason {
+            Some(FinishReason::Length) => " · stopped at the longest answer or the context's end",
+            _ => "",
+        };
         format!(
-            "reused {} of {} ({}) · prefill {} at {} · decoded {} at {}",
+            "reused {} of {} ({}) · prefill {} at {} · decoded {} at {}{end}",
             verdict.reused_tokens,
             verdict.prompt_tokens,
             verdict.stop.reason.code(),

@@ -14,6 +14,7 @@ use crate::terminal::Terminal;
 
 const HELP: &str = "\
 /new      begin another conversation
+/exit     leave
 /help     this
 Ctrl-C    stops the answer
 Ctrl-D    leaves";
@@ -41,6 +42,7 @@ pub(super) fn run(
         match line.trim() {
             "" => continue,
             "/help" => terminal.dim(HELP),
+            "/exit" | "/quit" => return Ok(()),
             "/new" => {
                 messages = opening(arguments);
                 terminal.dim("A new conversation.");
@@ -77,7 +79,7 @@ fn turn(
         }
         Err(Failure::Failed(message)) => {
             messages.pop();
-            anstream::eprintln!("{message}");
+            anstream::eprintln!("{message}; /new begins another conversation");
             Ok(())
         }
         Err(other) => Err(other),

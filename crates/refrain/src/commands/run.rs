@@ -39,6 +39,9 @@ fn read_input() -> Result<String, Failure> {
     if text.len() as u64 > INPUT_BYTES_MAX {
         return Err(Failure::new(format!("the input is longer than {INPUT_BYTES_MAX} bytes")));
     }
+    if text.trim().is_empty() {
+        return Err(Failure::Usage("the input is empty; give a prompt with -p".to_owned()));
+    }
     Ok(text)
 }
 

@@ -1,5 +1,6 @@
 //! `refrain serve`: the OpenAI-compatible server.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use engine::EngineOptions;
@@ -33,7 +34,12 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
 async fn listen(arguments: &ServeArguments) -> Result<TcpListener, Failure> {
     let (host, port) = (arguments.host.as_str(), arguments.port);
     TcpListener::bind((host, port)).await.map_err(|error| {
-        let hint = "choose another with --port, or 0 for a free one";
+        let hint = match error.kind() {
+            ErrorKind::AddrInUse | ErrorKind::PermissionDenied => {
+                "choose another with --port, or 0 for a free one"
+            }
+            _ => "name an address of this machine with --host",
+        };
         Failure::new(format!("cannot listen on {host}:{port}: {error}; {hint}"))
     })
 }
@@ -55,7 +61,7 @@ async fn answer(
         template_date: arguments.template_date.clone(),
     };
     let engine = loaded.engine.clone();
-    server::serve(listener, loaded.engine, loaded.package, options, interrupted()).await?;
+    server::serve(listener, loaded.engine, loaded.package, options, interrupted()).await;
     engine.shutdown();
     Ok(())
 }

@@ -41,11 +41,8 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
     };
     let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
     let ignored = call.ignored.clone();
-    // Rendering and tokenizing a long prompt would hold up the other connections.
-    let (app_, id) = (app.clone(), header.id.clone());
-    let request = tokio::task::spawn_blocking(move || prepare(&app_, id, call))
-        .await
-        .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))??;
+    let id = header.id.clone();
+    let request = app.prepare(move |app| prepare(app, id, call)).await?;
     let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
@@ -109,7 +106,11 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
         fields.refuse(name, "constrained answers do not work yet")?;
     }
     fields.refuse("structured_outputs", "constrained answers do not work yet")?;
-    fields.refuse("continue_final_message", "an answer cannot be continued yet")
+    fields.refuse_unless("best_of", &json!(1), "only one answer is computed for each choice")?;
+    fields.refuse("suffix", "inserting text does not work yet")?;
+    fields.refuse_unless("echo", &json!(false), "a conversation has no one text to echo")?;
+    fields.refuse_unless("add_generation_prompt", &json!(true), "an answer always begins")?;
+    fields.refuse_unless("continue_final_message", &json!(false), "an answer cannot go on yet")
 }
 
 fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {

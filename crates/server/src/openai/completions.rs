@@ -39,13 +39,13 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
     let call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.parameters.model.as_deref())?;
     let id = new_id("cmpl-")?;
-    let (app_, id_) = (app.clone(), id.clone());
-    let (call, prompts) = tokio::task::spawn_blocking(move || {
-        let prompts = tokenize(&app_, &call.prompts)?;
-        Ok::<_, ApiError>((call, prompts))
-    })
-    .await
-    .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))??;
+    let (call, prompts) = app
+        .prepare(move |app| {
+            let prompts = tokenize(app, &call.prompts)?;
+            Ok((call, prompts))
+        })
+        .await?;
+    let requests = requests_of(&id, &call, &prompts);
     let header = Header {
         shape: Shape::Text,
         id,
@@ -55,7 +55,6 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
         echo: call.echo.then(|| prompts.iter().map(|ids| echo_of(&app, ids)).collect()),
     };
     let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
-    let requests = requests_of(&id_, &call, &prompts);
     let events = requests
         .into_iter()
         .map(|request| app.submit(request, "prompt"))
@@ -118,10 +117,7 @@ fn parse_prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
 fn tokenize(app: &App, prompts: &[Prompt]) -> Result<Vec<Vec<u32>>, ApiError> {
     let tokenizer = &app.package.tokenizer;
     let one = |prompt: &Prompt| match prompt {
-        Prompt::Text(text) => tokenizer
-            .encode(text, true)
-            .map(|encoding| encoding.ids)
-            .map_err(|error| ApiError::bad_request("prompt", error.to_string())),
+        Prompt::Text(text) => app.encode(text, true, "prompt").map(|encoding| encoding.ids),
         Prompt::Ids(ids) => token_ids("prompt", ids, tokenizer.vocab_size()),
     };
     prompts.iter().map(one).collect()

@@ -1,7 +1,7 @@
 //! The parameters that chat and text completions share.
 
 use engine::Sampling;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::fields::{Fields, token_ids, wrong_type};
@@ -27,6 +27,7 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     pub(crate) fn take(fields: &mut Fields) -> Result<Self, ApiError> {
+        refuse_unsupported(fields)?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
         let include_usage = take_include_usage(fields, stream)?;
         Ok(Self {
@@ -42,6 +43,33 @@ impl Parameters {
             cache_salt: fields.string("cache_salt")?,
         })
     }
+}
+
+/// Refuses what other servers take and would change the answer, unless it asks for nothing.
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
+    let sampling = [
+        ("min_tokens", json!(0)),
+        ("bad_words", json!([])),
+        ("allowed_token_ids", json!([])),
+        ("typical_p", json!(1.0)),
+        ("tfs_z", json!(1.0)),
+        ("mirostat", json!(0)),
+        ("mirostat_mode", json!(0)),
+        ("dynatemp_range", json!(0.0)),
+        ("dry_multiplier", json!(0.0)),
+        ("xtc_probability", json!(0.0)),
+        ("no_repeat_ngram_size", json!(0)),
+        ("repeat_penalty", json!(1.0)),
+        ("length_penalty", json!(1.0)),
+        ("use_beam_search", json!(false)),
+        ("skip_special_tokens", json!(true)),
+        ("truncate_prompt_tokens", json!(-1)),
+        ("guided_decoding_backend", json!("")),
+    ];
+    for (name, neutral) in sampling {
+        fields.refuse_unless(name, &neutral, "this way of drawing tokens does not work here")?;
+    }
+    Ok(())
 }
 
 fn take_sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {

@@ -10,15 +10,13 @@ use crate::fields::{Fields, token_ids};
 use crate::state::App;
 use crate::{body, conversation};
 
+/// A text may be longer than the context here, but not by much more than anyone wants to count.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
 /// Text (`prompt`), or a conversation (`messages`) through the chat template, to token ids.
 pub(crate) async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Value>, ApiError> {
     let mut fields = Fields::new(body::json_object(body).await?);
-    let ids = tokio::task::spawn_blocking({
-        let app = app.clone();
-        move || tokenize_fields(&app, &mut fields)
-    })
-    .await
-    .map_err(|error| ApiError::internal(format!("tokenizing failed: {error}")))??;
+    let ids = app.prepare(move |app| tokenize_fields(app, &mut fields)).await?;
     Ok(Json(json!({
         "tokens": ids, "count": ids.len(), "max_model_len": app.engine.info().context,
     })))
@@ -26,6 +24,10 @@ pub(crate) async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<
 
 fn tokenize_fields(app: &App, fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
     if let Some(messages) = fields.array("messages")? {
+        if fields.has("prompt") {
+            let message = "give either 'prompt' or 'messages', not both";
+            return Err(ApiError::bad_request("prompt", message));
+        }
         let messages = conversation::check(Some(messages))?;
         return Ok(conversation::encode(app, &messages, &Map::new())?.0.ids);
     }
@@ -34,6 +36,10 @@ fn tokenize_fields(app: &App, fields: &mut Fields) -> Result<Vec<u32>, ApiError>
         let message = "give 'prompt' (a text) or 'messages' (a conversation)";
         return Err(ApiError::bad_request("prompt", message));
     };
+    if text.len() > TEXT_BYTES_MAX {
+        let message = format!("'prompt' may have at most {TEXT_BYTES_MAX} bytes");
+        return Err(ApiError::bad_request("prompt", message));
+    }
     let encoding = app.package.tokenizer.encode(&text, bos);
     encoding
         .map(|encoding| encoding.ids)
