@@ -83,7 +83,8 @@ pub struct Sampling {
     pub temperature: f32,
     /// Keeps the so many likeliest tokens; zero keeps all.
     pub top_k: usize,
-    /// Keeps the likeliest tokens that together reach this probability, in (0, 1].
+    /// Keeps the likeliest tokens that together reach this probability, in [0, 1]; zero keeps
+    /// only the likeliest.
     pub top_p: f32,
     /// Keeps tokens at least this probable relative to the likeliest, in [0, 1].
     pub min_p: f32,
@@ -236,6 +237,9 @@ pub enum EngineError {
     /// The model could not compute the request's rows.
     #[error("the step failed: {0}")]
     Step(String),
+    /// A row of logits has a NaN, or no finite number, so that no token can be drawn.
+    #[error("the model's logits are not numbers; the weights are damaged")]
+    NotNumbers,
     /// The engine was shut down before the request's turn came.
     #[error("the engine is shutting down")]
     ShuttingDown,
@@ -300,7 +304,8 @@ impl RequestLimits {
             format!("{choices} is not between 1 and {CHOICES_MAX}")
         })?;
         range("n", self.pages_needed(request) <= self.pages, || {
-            format!("{choices} answers of this length do not fit the KV memory at once")
+            let fit = self.choices_that_fit(request);
+            format!("{choices} answers of this length do not fit the KV memory; {fit} would")
         })?;
         self.check_stops(request)?;
         for (field, top) in
@@ -322,12 +327,24 @@ impl RequestLimits {
     /// Pages that a request may hold at most: each choice's own, the prompt's full pages
     /// once, and one for the page that its first copied.
     pub(crate) fn pages_needed(&self, request: &Request) -> usize {
+        let (shared, own) = self.pages_shared_and_own(request);
+        shared + request.choices * own
+    }
+
+    /// How many choices of this length the KV memory would hold.
+    fn choices_that_fit(&self, request: &Request) -> usize {
+        let (shared, own) = self.pages_shared_and_own(request);
+        let fit = self.pages.saturating_sub(shared).checked_div(own).unwrap_or(CHOICES_MAX);
+        fit.min(CHOICES_MAX)
+    }
+
+    /// The pages that a request's choices hold together, and those that each adds.
+    fn pages_shared_and_own(&self, request: &Request) -> (usize, usize) {
         let prompt = request.prompt.len();
-        let shared = prompt / cache::PAGE_TOKENS;
+        let full = prompt / cache::PAGE_TOKENS;
         // The last token of an answer is drawn but never computed.
         let rows = prompt + self.answer_tokens(request).saturating_sub(1);
-        let own = rows.div_ceil(cache::PAGE_TOKENS) - shared;
-        shared + request.choices * own + 1
+        (full + 1, rows.div_ceil(cache::PAGE_TOKENS) - full)
     }
 
     fn check_ids(
@@ -357,7 +374,8 @@ impl RequestLimits {
         })?;
         range("stop_token_ids", request.stop_ids.len() <= STOP_IDS_MAX, || {
             format!("at most {STOP_IDS_MAX} tokens")
-        })
+        })?;
+        self.check_ids("stop_token_ids", request.stop_ids.iter().copied())
     }
 
     fn check_sampling(&self, sampling: &Sampling) -> Result<(), SubmitError> {
@@ -365,7 +383,7 @@ impl RequestLimits {
         range("temperature", temperature.is_finite() && temperature >= 0.0, || {
             format!("{temperature} is not a number from 0 up")
         })?;
-        range("top_p", top_p > 0.0 && top_p <= 1.0, || format!("{top_p} is not in (0, 1]"))?;
+        range("top_p", (0.0..=1.0).contains(&top_p), || format!("{top_p} is not in [0, 1]"))?;
         range("min_p", (0.0..=1.0).contains(&min_p), || format!("{min_p} is not in [0, 1]"))?;
         range(
             "repetition_penalty",

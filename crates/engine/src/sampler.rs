@@ -238,6 +238,15 @@ fn tame(logit: f32) -> f32 {
     if logit.is_nan() { f32::NEG_INFINITY } else { logit.min(f32::MAX) }
 }
 
+/// Whether a token can be drawn from a row of logits: none is NaN, and one at least is finite.
+pub(crate) fn are_numbers(logits: &[f32]) -> bool {
+    // Without an early end, so that the compiler makes vector code of it.
+    let (nan, finite) = logits.iter().fold((false, false), |(nan, finite), logit| {
+        (nan | logit.is_nan(), finite | logit.is_finite())
+    });
+    finite && !nan
+}
+
 /// The index of the highest logit; ties go to the lowest index, NaN loses to everything,
 /// and a row without a number gives 0.
 pub(crate) fn argmax(logits: &[f32]) -> u32 {

@@ -202,3 +202,16 @@ proptest! {
         prop_assert!(order[..kept].contains(&token));
     }
 }
+
+#[test]
+fn rows_that_nothing_can_be_drawn_from_are_known() {
+    let never = f32::NEG_INFINITY;
+    assert!(are_numbers(&[never, 0.5, f32::MAX]));
+    assert!(are_numbers(&[f32::INFINITY, 0.5]));
+    let mut long = vec![0.0; 1000];
+    assert!(are_numbers(&long));
+    long[777] = f32::from_bits(u32::MAX);
+    for bad in [&[][..], &[never; 40], &[f32::INFINITY, never], &[f32::NAN; 3], &long] {
+        assert!(!are_numbers(bad));
+    }
+}

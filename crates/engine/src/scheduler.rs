@@ -21,7 +21,7 @@ use crate::output::OutputText;
 use crate::random;
 use crate::request::{EngineError, Event, FinishReason, RequestLimits, TokenInfo, TokenLogprobs};
 use crate::running::{Choice, Clock, Prefix, Running, Waiting};
-use crate::sampler::{ChoiceState, LogSoftmax, Sampler};
+use crate::sampler::{ChoiceState, LogSoftmax, Sampler, are_numbers};
 use crate::sequence::{By, Sequence};
 use crate::stats::EngineStats;
 use crate::taps::NoTaps;
@@ -344,7 +344,9 @@ impl Scheduler {
         let mut rows = logits.chunks_exact(self.limits.request.vocab);
         for part in plan {
             let running = &mut self.running[part.running];
-            running.choices[part.choice].sequence.advance(part.positions.len());
+            if !running.ended {
+                running.choices[part.choice].sequence.advance(part.positions.len());
+            }
             for (position, row) in part.logits.clone().zip(&mut rows) {
                 self.take_row(part, position, row, observer);
             }
@@ -352,6 +354,13 @@ impl Scheduler {
     }
 
     fn take_row(&mut self, part: &Part, position: usize, row: &[f32], observer: &mut Observer<'_>) {
+        // An earlier row of the step may have failed the request.
+        if self.running[part.running].ended {
+            return;
+        }
+        if !are_numbers(row) {
+            return self.fail(part.running, EngineError::NotNumbers);
+        }
         let running = &mut self.running[part.running];
         if let (Some(count), Some(&next)) =
             (running.request.prompt_logprobs, running.request.prompt.get(position + 1))

@@ -132,3 +132,12 @@ fn prompt_logprobs_are_what_drawing_would_have_said() {
         assert_eq!((Some(row.logprob), &row.top), (token.logprob, &token.top));
     }
 }
+
+#[test]
+fn top_p_zero_takes_the_likeliest_token() {
+    let engine = start(options());
+    let sampling = Sampling { top_p: 0.0, temperature: 1.5, ..Sampling::default() };
+    let drawn = run(&engine, Request { sampling, ..sampled(1) });
+    let likeliest = run(&engine, greedy(&prompt(1, 20), 40));
+    assert_eq!(drawn.answers, likeliest.answers);
+}

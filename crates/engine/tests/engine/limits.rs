@@ -48,7 +48,10 @@ fn bad_requests_are_refused_by_field() {
         ("logprobs", Request { logprobs: Some(65), ..good.clone() }),
         ("temperature", sampling(|s| s.temperature = f32::NAN)),
         ("temperature", sampling(|s| s.temperature = -1.0)),
-        ("top_p", sampling(|s| s.top_p = 0.0)),
+        ("stop_token_ids", Request { stop_ids: vec![1, 60_000], ..good.clone() }),
+        ("top_p", sampling(|s| s.top_p = -0.1)),
+        ("top_p", sampling(|s| s.top_p = 1.1)),
+        ("top_p", sampling(|s| s.top_p = f32::NAN)),
         ("min_p", sampling(|s| s.min_p = 1.5)),
         ("repetition_penalty", sampling(|s| s.repetition_penalty = 0.0)),
         ("presence_penalty", sampling(|s| s.presence_penalty = f32::INFINITY)),
@@ -64,9 +67,20 @@ fn bad_requests_are_refused_by_field() {
     }
     let empty = engine.submit(greedy(&[], 1)).unwrap_err();
     assert_eq!(empty, SubmitError::EmptyPrompt);
+}
+
+#[test]
+fn too_many_answers_are_told_how_many_would_fit() {
     let small = start(EngineOptions { kv_bytes: Some(200_000), ..options() });
-    let many = Request { choices: 100, ..greedy(&prompt(0, 60), 60) };
-    assert!(matches!(small.submit(many), Err(SubmitError::BadParameter { field: "n", .. })));
+    let many = |choices| Request { choices, ..greedy(&prompt(0, 60), 60) };
+    let Err(SubmitError::BadParameter { field: "n", message }) = small.submit(many(100)) else {
+        panic!("100 answers fit")
+    };
+    let fit = message.strip_suffix(" would").unwrap().rsplit(' ').next().unwrap();
+    let fit: usize = fit.parse().unwrap();
+    assert!(fit >= 1, "{message}");
+    assert_eq!(run(&small, many(fit)).answers.len(), fit);
+    assert!(small.submit(many(fit + 1)).is_err());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The engine as its callers see it, on small random models.
 
 mod answers;
+mod damage;
 mod exact;
 mod limits;
 mod reuse;
