@@ -40,7 +40,11 @@ impl<P: Copy + Eq> PromptCache<P> {
             taken += 1;
         }
         unused.extend_from_slice(&pages[taken..]);
-        self.tree.end_here(end, &by);
+        // A sequence that ends inside a fuller page does not end with it.
+        let after = tokens.len().saturating_sub((taken.max(1) - 1) * PAGE_TOKENS);
+        if after >= self.tree.node(end).tokens.len() {
+            self.tree.end_here(end, &by);
+        }
         self.tree.prune_root(root);
         unused
     }
@@ -65,7 +69,7 @@ impl<P: Copy + Eq> PromptCache<P> {
             if self.tree.page(id) != Some(page) {
                 unused.push(page);
             }
-            self.tree.touch(id, by);
+            self.tree.touch(id, tokens.len(), by);
             return Some(id);
         }
         for id in self.partial_prefixes(parent, tokens, Kind::Held) {

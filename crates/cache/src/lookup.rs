@@ -28,7 +28,8 @@ pub struct Hit<P> {
 impl<P: Copy + Eq> PromptCache<P> {
     /// Finds the longest held prefix of `tokens` in the caller's namespace, at most
     /// `tokens.len() - 1` tokens, and pins its pages until [`unpin`](Self::unpin). What matched
-    /// becomes the most recently used, by `request`.
+    /// becomes the most recently used, by `request`; of a page that matched only in part, the
+    /// request named for it stays the last one that contains it.
     pub fn lookup(
         &mut self,
         namespace: &Namespace,
@@ -46,10 +47,13 @@ impl<P: Copy + Eq> PromptCache<P> {
         let reused_tokens = stop.at;
         let verdict = Verdict::from_ram(tokens.len(), stop, compared_with);
         let mut matching = held.path;
-        matching.extend(held.newest.filter(|_| held.inside > 0));
         let by = self.tree.begin(shared_id(request), now);
         for &id in &matching {
-            self.tree.touch(id, &by);
+            self.tree.touch(id, PAGE_TOKENS, &by);
+        }
+        if let Some(partly) = held.newest.filter(|_| held.inside > 0) {
+            self.tree.touch(partly, held.inside, &by);
+            matching.push(partly);
         }
         matching.truncate(reused_tokens.div_ceil(PAGE_TOKENS));
         // Whatever has a held page below it is never evicted: one pin holds the whole path.
@@ -65,8 +69,9 @@ impl<P: Copy + Eq> PromptCache<P> {
         Stop { since: Some(self.since), ..Stop::new(Reason::FirstRequest, 0) }
     }
 
-    /// Where reuse stops and why, and the id of the request that last used what decides it: the
-    /// deepest match over held pages and ghosts, and among branches the most recent.
+    /// Where reuse stops and why, and the id of the last request that contains the page which
+    /// decides it: the deepest match over held pages and ghosts, and among branches the most
+    /// recently used.
     fn explain(&self, tokens: &[u32], held: &Descent) -> (Stop, Option<String>) {
         let at = held.tokens().min(tokens.len().saturating_sub(1));
         let rest = &tokens[held.path.len() * PAGE_TOKENS..];
@@ -117,6 +122,7 @@ impl<P: Copy + Eq> PromptCache<P> {
         (difference(at, &cached, &tokens[at..]), self.last_user(branch))
     }
 
+    /// The last request that contains the whole page.
     fn last_user(&self, id: Id) -> Option<String> {
         let request = &self.tree.node(id).request;
         (!request.is_empty()).then(|| request.to_string())

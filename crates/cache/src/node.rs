@@ -40,7 +40,8 @@ pub(crate) struct Node<P> {
     pub(crate) ended: u64,
     /// When it was last used.
     pub(crate) used_at: Timestamp,
-    /// Id of the request that last used it.
+    /// Id of the last request that used it and whose tokens contain all of this page's: one that
+    /// used a part of it goes on otherwise, and must not be named for what it does not contain.
     pub(crate) request: Arc<str>,
 }
 

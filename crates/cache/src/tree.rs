@@ -215,13 +215,16 @@ impl<P: Copy + Eq> PrefixTree<P> {
         self.list(parent);
     }
 
-    /// Makes `id` the most recently used. Whoever touches a node touches its ancestors too.
-    pub(crate) fn touch(&mut self, id: Id, by: &Use) {
+    /// Makes `id` the most recently used; `shared` of its tokens are `by`'s own, and only who has
+    /// all of them is named for the page. Whoever touches a node touches its ancestors too.
+    pub(crate) fn touch(&mut self, id: Id, shared: usize, by: &Use) {
         self.unlist(id);
         let node = &mut self.nodes[id];
         node.used = by.number;
         node.used_at = by.now;
-        node.request = Arc::clone(&by.request);
+        if shared >= node.tokens.len() {
+            node.request = Arc::clone(&by.request);
+        }
         let (parent, kind) = (node.parent, node.kind());
         if let Some(parent) = parent {
             let children = self.nodes[parent].children(kind);

@@ -135,7 +135,8 @@ pub struct Verdict {
     pub reused_from: ReusedFrom,
     /// Where reuse stopped.
     pub stop: Stop,
-    /// Id of the request that last used what the prompt was compared with.
+    /// Id of the last request whose tokens contain the page that the prompt was compared with:
+    /// with `different_token`, the cached token too.
     pub compared_with: Option<String>,
 }
 

@@ -108,6 +108,49 @@ fn the_most_recent_branch_is_the_one_compared_with() {
     assert_eq!(newest.stop.cached.unwrap().id, 10);
 }
 
+/// Regression: a request that shared only the template with a page was named for all of it.
+#[test]
+fn a_request_is_not_named_for_tokens_that_it_does_not_contain() {
+    let template: Vec<u32> = (0..38).collect();
+    let ask = |own: &[u32]| [&template[..], own].concat();
+    let (a, b, c) = (ask(&[50, 51, 52, 53, 8]), ask(&[60, 8]), ask(&[50, 51, 52, 54, 8]));
+    for publishes in [true, false] {
+        let mut cache = new_cache();
+        assert!(publish(&mut cache, &a, 0, "a").is_empty());
+        let hit = cache.lookup(&Namespace::public(), &b, "b", NOW);
+        assert_eq!(hit.verdict.compared_with.as_deref(), Some("a"));
+        cache.unpin(hit.pin);
+        if publishes {
+            assert_eq!(publish(&mut cache, &b, 10, "b"), [10, 11]);
+        }
+        let found = verdict(&mut cache, &c);
+        assert_eq!((found.stop.reason, found.stop.at), (Reason::DifferentToken, 41));
+        assert_eq!(found.stop.cached.map(|cached| cached.id), Some(53));
+        assert_eq!(found.compared_with.as_deref(), Some("a"));
+        // Nor once the page is gone.
+        assert!(!cache.evict(9, "d", NOW).is_empty());
+        let found = verdict(&mut cache, &a);
+        assert_eq!((found.stop.reason, found.stop.at), (Reason::Evicted, 0));
+        assert_eq!(found.compared_with.as_deref(), Some("asking"), "it shared the first page");
+        assert!(publish(&mut cache, &template[..32], 20, "e").is_empty());
+        let found = verdict(&mut cache, &a);
+        assert_eq!((found.stop.reason, found.stop.at), (Reason::Evicted, 32));
+        assert_eq!(found.compared_with.as_deref(), Some("a"));
+    }
+}
+
+/// A published sequence that a fuller page contains does not end that page.
+#[test]
+fn a_sequence_that_ends_inside_a_page_does_not_end_it() {
+    let tokens: Vec<u32> = (0..40).collect();
+    let mut cache = new_cache();
+    assert!(publish(&mut cache, &tokens, 0, "longer").is_empty());
+    assert_eq!(publish(&mut cache, &tokens[..10], 9, "shorter"), [9]);
+    let found = verdict(&mut cache, &[&tokens[..16], &[77, 78]].concat());
+    assert_eq!(found.stop.reason, Reason::DifferentToken);
+    assert_eq!(found.compared_with.as_deref(), Some("longer"));
+}
+
 #[test]
 fn the_most_recent_branch_may_end_at_the_end_of_a_page() {
     let shared: Vec<u32> = (0..16).collect();

@@ -15,13 +15,20 @@ struct Entry {
     pins: usize,
     used: u64,
     ended: u64,
-    request: String,
+    /// Every request that used this page, in part or whole, with its tokens.
+    users: Vec<(String, Vec<u32>)>,
     evicted_for: String,
 }
 
 impl Entry {
     fn number(&self) -> usize {
         (self.prefix.len() - 1) / PAGE_TOKENS
+    }
+
+    /// The last user whose tokens contain all of the page's, and all before it.
+    fn request(&self) -> Option<String> {
+        let contains = |user: &&(String, Vec<u32>)| user.1.starts_with(&self.prefix);
+        self.users.iter().rfind(contains).map(|(request, _)| request.clone())
     }
 
     fn is_below(&self, other: &Entry) -> bool {
@@ -110,7 +117,7 @@ impl List {
             let index = self.newest(namespace, tokens, shared, number, true).unwrap();
             let entry = &mut self.entries[index];
             entry.used = self.operations;
-            entry.request = request.to_owned();
+            entry.users.push((request.to_owned(), tokens.to_vec()));
             if number < at.div_ceil(PAGE_TOKENS) {
                 entry.pins += 1;
                 pages.push(entry.page.unwrap());
@@ -127,7 +134,7 @@ impl List {
         at: usize,
     ) -> (Stop, Option<String>) {
         let ghost_depth = self.deepest(namespace, tokens, false);
-        let by = |index: usize| Some(self.entries[index].request.clone());
+        let by = |index: usize| self.entries[index].request();
         if depth.max(ghost_depth) == 0 {
             return (Stop::new(Reason::FirstRequest, 0), None);
         }
@@ -203,12 +210,13 @@ impl List {
             };
             let entry = &mut self.entries[index];
             entry.used = self.operations;
-            entry.request = request.to_owned();
+            entry.users.push((request.to_owned(), tokens.to_vec()));
             last = Some((entry.prefix.clone(), entry.page));
         }
         // Also where only a part of the sequence found room, what is held of it ends there.
         for entry in &mut self.entries {
-            if Some((&entry.prefix, entry.page)) == last.as_ref().map(|(a, b)| (a, *b)) {
+            let is_last = Some((&entry.prefix, entry.page)) == last.as_ref().map(|(a, b)| (a, *b));
+            if is_last && tokens.starts_with(&entry.prefix) {
                 entry.ended = self.operations;
             }
         }
@@ -250,7 +258,7 @@ impl List {
             pins: 0,
             used: self.operations,
             ended: 0,
-            request: String::new(),
+            users: Vec::new(),
             evicted_for: String::new(),
         });
         Some(self.entries.len() - 1)

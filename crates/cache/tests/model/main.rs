@@ -3,7 +3,9 @@
 
 mod list;
 
-use cache::{Limits, Namespace, PAGE_TOKENS, Pin, PromptCache, Reason, Timestamp};
+use std::collections::HashMap;
+
+use cache::{Limits, Namespace, PAGE_TOKENS, Pin, PromptCache, Reason, Timestamp, Verdict};
 use list::List;
 use proptest::prelude::*;
 
@@ -85,6 +87,8 @@ struct Pair {
     running: Vec<Running>,
     pages: usize,
     requests: usize,
+    /// What each request looked up or published.
+    tokens_of: HashMap<String, Vec<u32>>,
 }
 
 fn namespace(number: usize) -> Namespace {
@@ -111,6 +115,7 @@ impl Pair {
             running: Vec::new(),
             pages: 0,
             requests: 0,
+            tokens_of: HashMap::new(),
         }
     }
 
@@ -166,6 +171,8 @@ impl Pair {
         assert_eq!(hit.verdict.prompt_tokens, prompt.len());
         assert_eq!(hit.verdict.computed_tokens, prompt.len() - hit.reused_tokens);
         assert_eq!(hit.verdict.compared_with, expected.compared_with);
+        self.check_the_named_request(&prompt, &hit.verdict);
+        self.tokens_of.insert(request, prompt.clone());
         let mut stop = hit.verdict.stop;
         assert_eq!(stop.since.take().is_some(), stop.reason == Reason::FirstRequest);
         assert_eq!(stop.evicted_at.take().is_some(), stop.reason == Reason::Evicted);
@@ -179,6 +186,23 @@ impl Pair {
             reused,
             pin: hit.pin,
         });
+    }
+
+    /// The request that a prompt was compared with really goes on as the verdict says.
+    fn check_the_named_request(&self, prompt: &[u32], verdict: &Verdict) {
+        let stop = &verdict.stop;
+        let Some(named) = &verdict.compared_with else {
+            assert_eq!(stop.reason, Reason::FirstRequest);
+            return;
+        };
+        let named = &self.tokens_of[named];
+        assert!(named.starts_with(&prompt[..stop.at]), "{named:?} {prompt:?} {stop:?}");
+        if let Some(cached) = &stop.cached {
+            assert_eq!(named.get(stop.at), Some(&cached.id), "{named:?} {prompt:?}");
+        }
+        if stop.reason == Reason::Evicted {
+            assert_eq!(named.get(stop.at), prompt.get(stop.at));
+        }
     }
 
     /// As an engine does: whole pages are shared, a page reused in part is copied.
@@ -198,6 +222,7 @@ impl Pair {
     fn publish(&mut self, number: usize, tokens: &[u32], pages: &[usize]) {
         let before = self.list.held_pages();
         let (request, now) = self.new_request();
+        self.tokens_of.insert(request.clone(), tokens.to_vec());
         let mut expected = self.list.insert(number, tokens, pages, &request);
         let mut unused = self.cache.insert(&namespace(number), tokens, pages, &request, now);
         expected.sort_unstable();
