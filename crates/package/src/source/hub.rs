@@ -72,7 +72,7 @@ pub(super) fn pull(
             .or_else(|_| std::fs::copy(&blob, &target).map(drop))
             .map_err(SourceError::io(&target))?;
     }
-    let path = store.publish(&staged, name)?;
+    let path = store.publish(&staged, name, progress)?;
     std::fs::remove_dir_all(&staging).map_err(SourceError::io(&staging))?;
     Ok(path)
 }

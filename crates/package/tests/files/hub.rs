@@ -300,3 +300,76 @@ fn a_hub_that_cannot_be_reached_is_a_plain_error() {
     let error = place.sources.resolve("hub:org/name", &()).expect_err("nobody listens").to_string();
     assert!(error.contains("HF_ENDPOINT") && error.lines().count() == 2, "{error}");
 }
+
+/// Truncation is found out whenever the model is asked for, a changed byte by `pull`.
+#[test]
+fn a_damaged_model_is_pulled_again() {
+    let (endpoint, hub) = serve(Hub::with_gpt2());
+    let place = place(&endpoint);
+    let path = place.sources.resolve("hub:org/name", &()).expect("pulled");
+    let weights = path.join("model.safetensors");
+    let whole = std::fs::read(&weights).expect("there");
+    let mut changed = whole.clone();
+    changed[whole.len() - 1] ^= 1;
+    let asked = || std::mem::take(&mut hub.lock().expect("no panic").requests).len();
+    assert!(asked() > 0);
+    for (damaged, sizes_tell) in [(&whole[..whole.len() / 2], true), (&changed[..], false)] {
+        std::fs::write(&weights, damaged).expect("writable");
+        let resolved = place.sources.resolve("hub:org/name", &()).expect("resolved");
+        assert_eq!(resolved, path);
+        assert_eq!(asked() > 0, sizes_tell);
+        std::fs::write(&weights, damaged).expect("writable");
+        assert_eq!(place.sources.pull("hub:org/name", &()).expect("pulled"), path);
+        assert!(asked() > 0);
+        assert_eq!(std::fs::read(&weights).expect("there"), whole);
+    }
+    std::fs::remove_file(path.join("config.json")).expect("there");
+    assert_eq!(place.sources.resolve("hub:org/name", &()).expect("pulled"), path);
+    assert!(asked() > 0 && path.join("config.json").exists());
+    assert_eq!(place.sources.pull("hub:org/name", &()).expect("whole"), path);
+    assert_eq!(asked(), 0, "what is whole is not pulled again");
+    let staging = std::fs::read_dir(place.directory.path().join("staging")).expect("there");
+    assert_eq!(staging.count(), 0);
+}
+
+#[test]
+fn what_a_killed_pull_left_is_removed_and_a_running_one_let_be() {
+    let (endpoint, _hub) = serve(Hub::with_gpt2());
+    let place = place(&endpoint);
+    let staging = place.directory.path().join("staging");
+    for name in ["pull-killed", "pull-killed-at-once", "pull-running"] {
+        std::fs::create_dir_all(staging.join(name)).expect("made");
+    }
+    std::fs::write(staging.join("pull-killed/lock"), "").expect("written");
+    std::fs::write(staging.join("pull-killed/model.part"), "half").expect("written");
+    let running = std::fs::File::create(staging.join("pull-running/lock")).expect("made");
+    running.lock().expect("locked");
+    place.sources.resolve("hub:org/name", &()).expect("pulled");
+    let left: Vec<_> = std::fs::read_dir(&staging).expect("there").flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0].file_name(), "pull-running");
+}
+
+/// The other process's part; it does nothing where no path is given.
+#[test]
+fn resolve_in_this_process() {
+    let Ok(model) = std::env::var("REFRAIN_TEST_PATH") else { return };
+    println!("resolved {:?}", package::resolve(&model, &()).map_err(|error| error.to_string()));
+}
+
+#[test]
+fn a_path_needs_no_place_to_keep_models() {
+    let file = tempfile::Builder::new().suffix(".gguf").tempfile().expect("a file");
+    let path = file.path().display().to_string();
+    for (model, expected) in [(path.as_str(), "Ok"), ("hub:org/name", "set REFRAIN_CACHE or HOME")]
+    {
+        let output = std::process::Command::new(std::env::current_exe().expect("this binary"))
+            .args(["--exact", "hub::resolve_in_this_process", "--nocapture"])
+            .env_clear()
+            .env("REFRAIN_TEST_PATH", model)
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("resolved") && said.contains(expected), "{said}");
+    }
+}
