@@ -1,7 +1,8 @@
 //! Inference: the transformer over packed weights and paged K/V.
 //!
 //! An architecture is written once, over the operations of `ops`; [`Reference`] runs it in plain
-//! f32, [`Model`] on the kernels. [`Taps`] let every tensor inside be seen.
+//! f32, [`Model`] on the kernels. [`Taps`] let every tensor inside be seen; [`trace`] looks at all
+//! of them on one prompt's way.
 //!
 //! [`Engine`] serves requests on a model: a scheduler forms steps of many requests' rows, a sampler
 //! draws from their logits, and the prompt cache keeps what was computed. Reuse, neighbours, chunks
@@ -51,6 +52,7 @@ mod scheduler;
 mod sequence;
 mod stats;
 mod taps;
+pub mod trace;
 mod verdict;
 
 pub use engine::Engine;

@@ -138,8 +138,11 @@ pub(crate) struct Plan {
 }
 
 impl EngineOptions {
-    /// Loads the package's model for the team that the options ask for.
-    pub(crate) fn load(
+    /// Loads the package's model for the team that the options ask for, without an engine.
+    ///
+    /// # Errors
+    /// [`StartError`] if the model cannot be loaded, or has not the context that is asked for.
+    pub fn load(
         &self,
         package: &Package,
         progress: &(dyn Fn(u64, u64) + Sync),

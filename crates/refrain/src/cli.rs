@@ -20,6 +20,7 @@ Examples:
   refrain serve                      an OpenAI-compatible server on 127.0.0.1:8080
   refrain run                        a chat in the terminal
   refrain run -p 'Why is the sky blue?'
+  refrain trace -p 'The cat sat on'  every step of the model, with its numbers
   refrain bench -p 512 -n 128        tokens per second, in llama-bench's test names"
 )]
 pub(crate) struct Cli {
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Answer one prompt, or chat when the input is a terminal
     Run(RunArguments),
+    /// Show every step of one prompt's way through the model, with its numbers
+    Trace(TraceArguments),
     /// Fetch a model into the cache and verify it
     Pull(PullArguments),
     /// Show the tokens of a text
@@ -170,6 +173,51 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
     /// One JSON document (schema refrain.run/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  refrain trace -p 'The cat sat on'
+  refrain trace ./model.gguf -p 'The cat sat on' --layer 3 --head 1 --query 2
+  refrain trace -p 'The cat sat on' --decode 2 --rows --top 3
+  refrain trace -p 'The cat sat on' --json | jq .attention.weights")]
+pub(crate) struct TraceArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// The prompt, taken as it is: without the chat template
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) prompt: String,
+    /// Take the prompt as a user's message and render the chat template around it
+    #[arg(long)]
+    pub(crate) chat: bool,
+    /// The layer to look into, counted from 0
+    #[arg(long, default_value_t = 0, value_name = "L")]
+    pub(crate) layer: usize,
+    /// The attention head to look into, counted from 0
+    #[arg(long, default_value_t = 0, value_name = "H")]
+    pub(crate) head: usize,
+    /// The token whose attention is shown, counted from 0; -1 is the last
+    #[arg(long, default_value_t = -1, value_name = "Q", allow_negative_numbers = true)]
+    pub(crate) query: i64,
+    /// Decode so many tokens, each the likeliest, and show how the KV cache grows
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) decode: usize,
+    /// How many of the likeliest tokens are listed
+    #[arg(
+        long, default_value_t = 5, value_name = "K",
+        value_parser = value_parser!(u16).range(1..=1000)
+    )]
+    pub(crate) top: u16,
+    /// List the likeliest tokens after every token of the prompt
+    #[arg(long)]
+    pub(crate) rows: bool,
+    /// Threads that compute [default: the physical cores this process may use]
+    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// One JSON document (schema refrain.trace/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

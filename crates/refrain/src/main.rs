@@ -5,6 +5,8 @@ mod cli;
 mod commands;
 mod failure;
 mod loading;
+mod quoted;
+mod screen;
 mod terminal;
 
 use std::process::ExitCode;
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(arguments) => commands::serve::run(&arguments, &terminal),
         Command::Run(arguments) => commands::run::run(&arguments, &terminal),
+        Command::Trace(arguments) => commands::trace::run(&arguments, &terminal),
         Command::Pull(arguments) => commands::pull::run(&arguments, &terminal),
         Command::Tokenize(arguments) => commands::tokenize::run(&arguments, &terminal),
         Command::Bench(arguments) => commands::bench::run(&arguments, &terminal),

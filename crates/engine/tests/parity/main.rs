@@ -4,6 +4,7 @@
 
 mod distilgpt2_shaped;
 mod support;
+mod trace;
 
 use std::sync::Arc;
 

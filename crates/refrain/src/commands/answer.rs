@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use engine::{Engine, Event, Events, FinishReason, Request, Sampling, Timings, TokenCounts};
-use package::{ChatRequest, Package, PromptMap};
+use package::{ChatRequest, Encoding, Package, PromptMap, Rendered};
 use serde_json::{Map, Value, json};
 
 use crate::cli::RunArguments;
@@ -33,9 +33,22 @@ pub(super) fn chat_request(
     package: &Package,
     messages: &[Value],
 ) -> Result<Request, Failure> {
-    let template = package.chat_template.as_ref().ok_or_else(|| {
-        Failure::Failed("this model has no chat template; use --raw with -p".to_owned())
-    })?;
+    let (rendered, encoding) = conversation(package, messages, "use --raw with -p")?;
+    let map = PromptMap::new(&rendered, &encoding);
+    Ok(new_request(arguments, encoding.ids, Some(map)))
+}
+
+/// The text and the tokens that the model's template makes of `messages`; `otherwise` says what to
+/// do where it has none.
+pub(super) fn conversation(
+    package: &Package,
+    messages: &[Value],
+    otherwise: &str,
+) -> Result<(Rendered, Encoding), Failure> {
+    let template = package
+        .chat_template
+        .as_ref()
+        .ok_or_else(|| Failure::Failed(format!("this model has no chat template; {otherwise}")))?;
     let rendered = template
         .render(&ChatRequest {
             messages,
@@ -46,8 +59,7 @@ pub(super) fn chat_request(
         })
         .map_err(Failure::new)?;
     let encoding = package.tokenizer.encode(&rendered.text, false).map_err(Failure::new)?;
-    let map = PromptMap::new(&rendered, &encoding);
-    Ok(new_request(arguments, encoding.ids, Some(map)))
+    Ok((rendered, encoding))
 }
 
 pub(super) fn new_request(

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
-use package::{Package, Tokenizer};
+use package::Package;
 use serde_json::json;
 
 use crate::cli::TokenizeArguments;
 use crate::failure::Failure;
 use crate::loading;
+use crate::quoted::quoted;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(arguments: &TokenizeArguments, terminal: &Terminal) -> Result<(), Failure> {
@@ -32,26 +33,7 @@ pub(crate) fn run(arguments: &TokenizeArguments, terminal: &Terminal) -> Result<
         return Ok(());
     }
     for &id in &ids {
-        writeln!(out, "{id:>8}  {}", shown(tokenizer, id))?;
+        writeln!(out, "{id:>8}  {}", quoted(tokenizer.bytes(id).unwrap_or_default()))?;
     }
     Ok(())
-}
-
-/// A token between quotes, its control characters escaped; bytes that are no character as `\xNN`.
-fn shown(tokenizer: &Tokenizer, id: u32) -> String {
-    let mut text = String::from("'");
-    for chunk in tokenizer.bytes(id).unwrap_or_default().utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\'' | '\\' => text.extend(['\\', character]),
-                c if c.is_control() => text.extend(c.escape_debug()),
-                c => text.push(c),
-            }
-        }
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text.push('\'');
-    text
 }

@@ -1,0 +1,181 @@
+//! The steps inside one layer.
+
+use std::io::{Result, Write};
+
+use engine::trace::{Step, Trace};
+use package::{Activation, Architecture, Config, LayerPart, Package, Part, Suffix};
+
+use super::paper::{Paper, shape_text};
+use crate::quoted::quoted;
+
+/// Positions of an attention row that are listed at most.
+const POSITIONS_MAX: usize = 12;
+
+/// The layer that is looked into.
+pub(super) struct Layer<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) package: &'a Package,
+}
+
+impl Layer<'_> {
+    /// Draws the layer's steps.
+    pub(super) fn draw<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let residual = "added to the layer's input, not put in its place";
+        self.norm(paper, "norm", "ln1.hook_normalized")?;
+        self.projections(paper)?;
+        self.attention(paper)?;
+        self.output(paper)?;
+        self.plain(paper, "residual", residual, "hook_resid_mid")?;
+        self.norm(paper, "norm", "ln2.hook_normalized")?;
+        self.mlp(paper)?;
+        let residual = "added to what went into the norm above";
+        self.plain(paper, "residual", residual, "hook_resid_post")
+    }
+
+    fn config(&self) -> &Config {
+        &self.package.config
+    }
+
+    fn step(&self, site: &str) -> Option<&Step> {
+        let name = format!("blocks.{}.{site}", self.trace.attention.layer);
+        self.trace.steps.iter().find(|step| step.name == name)
+    }
+
+    fn shape(&self, site: &str) -> String {
+        self.step(site).map(|step| shape_text(&step.shape)).unwrap_or_default()
+    }
+
+    fn first(&self, site: &str) -> &[f32] {
+        self.step(site).map(|step| step.first.as_slice()).unwrap_or_default()
+    }
+
+    /// A step whose result is one tensor.
+    fn plain<W: Write>(
+        &self,
+        paper: &mut Paper<W>,
+        name: &str,
+        detail: &str,
+        site: &str,
+    ) -> Result<()> {
+        paper.step(name, detail, &self.shape(site))?;
+        paper.numbers("", self.first(site))
+    }
+
+    fn norm<W: Write>(&self, paper: &mut Paper<W>, name: &str, site: &str) -> Result<()> {
+        self.plain(paper, name, norm_text(self.config()), site)
+    }
+
+    /// `+ b` where the matrix `part` of this layer has a bias.
+    fn bias(&self, part: LayerPart) -> &'static str {
+        let part = Part::Layer(self.trace.attention.layer, part);
+        match self.package.weights.vector(part, Suffix::Bias) {
+            Ok(Some(_)) => " + b",
+            _ => "",
+        }
+    }
+
+    fn projections<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let config = self.config();
+        let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let part = match config.architecture {
+            Architecture::Gpt2 => LayerPart::Qkv,
+            Architecture::Llama => LayerPart::Q,
+        };
+        let (bias, outputs) = (self.bias(part), queries + 2 * keys);
+        let detail = format!("x·W({}, {outputs}){bias} → q, k, v in one product", config.hidden);
+        paper.step("q k v", &detail, &format!("(1, {}, {outputs})", self.trace.tokens.len()))?;
+        for (label, site) in [("q", "attn.hook_q"), ("k", "attn.hook_k"), ("v", "attn.hook_v")] {
+            paper.numbers(label, self.first(site))?;
+        }
+        let (heads, rows) = ([1, config.heads], [self.trace.tokens.len(), config.head_dim]);
+        let shape = shape_text(&[heads, rows].concat());
+        let detail = match config.heads / config.kv_heads {
+            1 => format!("cut into {} heads of {}", config.heads, config.head_dim),
+            group => format!(
+                "{} of q, {} of k and v: {group} q share one",
+                config.heads, config.kv_heads
+            ),
+        };
+        paper.step("heads", &detail, &shape)?;
+        let Some(rope) = &config.rope else { return Ok(()) };
+        let detail = format!("q and k turned by their positions, base {}", rope.base);
+        paper.step("rope", &detail, &shape)?;
+        paper.numbers("q", self.first("attn.hook_rot_q"))?;
+        paper.numbers("k", self.first("attn.hook_rot_k"))
+    }
+
+    fn attention<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let (config, attention) = (self.config(), &self.trace.attention);
+        let (head, query) = (attention.head, attention.query);
+        let token = quoted(&self.trace.tokens[query].bytes);
+        let shape = self.shape("attn.hook_pattern");
+        let detail = format!("head {head}: q of {token} with every k, over √({})", config.head_dim);
+        paper.step("scores", &detail, &shape)?;
+        let hidden = self.trace.tokens.len() - query - 1;
+        let detail = format!("{token} sees itself and {query} before; later, hidden: {hidden}");
+        paper.step("mask", &detail, &shape)?;
+        let sum: f64 = attention.weights.iter().copied().map(f64::from).sum();
+        let detail = format!("softmax, sum {sum:.4}: what {token} reads here");
+        paper.step("weights", &detail, &shape)?;
+        self.positions(paper)?;
+        let detail = "Σ(weight·v) in each head";
+        self.plain(paper, "values", detail, "attn.hook_z")
+    }
+
+    /// Lists the positions of the attention row, the ones with the least weight left out.
+    fn positions<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let attention = &self.trace.attention;
+        let mut order: Vec<usize> = (0..attention.weights.len()).collect();
+        let weight = |position: &usize| attention.weights[*position];
+        order.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.cmp(b)));
+        let rest = order.split_off(order.len().min(POSITIONS_MAX));
+        order.sort_unstable();
+        for &position in &order {
+            let token = quoted(&self.trace.tokens[position].bytes);
+            let score = attention.scores[position];
+            if position <= attention.query {
+                paper.weight(&token, score, attention.weights[position])?;
+            } else {
+                paper.hidden(&token, score)?;
+            }
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let sum: f32 = rest.iter().map(weight).sum();
+        paper.more(&format!("… and {} more with {sum:.4} together", rest.len()))
+    }
+
+    fn output<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let config = self.config();
+        let (inputs, bias) =
+            (config.heads * config.head_dim, self.bias(LayerPart::AttentionOutput));
+        let detail = format!("the heads mixed: z·W({inputs}, {}){bias}", config.hidden);
+        self.plain(paper, "output", &detail, "hook_attn_out")
+    }
+
+    fn mlp<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let config = self.config();
+        let (hidden, inner) = (config.hidden, config.intermediate);
+        let detail = match config.activation {
+            Activation::Gelu => format!("{hidden} → {inner} → GELU → {hidden}, each token alone"),
+            Activation::GeluTanh => {
+                format!("{hidden} → {inner} → GELU (tanh) → {hidden}, each token alone")
+            }
+            Activation::Silu => {
+                format!("{hidden} → gate, up {inner} → SiLU(gate)·up → {hidden}")
+            }
+        };
+        paper.step("MLP", &detail, &self.shape("hook_mlp_out"))?;
+        paper.numbers("in", self.first("mlp.hook_post"))?;
+        paper.numbers("out", self.first("hook_mlp_out"))
+    }
+}
+
+/// What the model's norms compute.
+pub(super) fn norm_text(config: &Config) -> &'static str {
+    match config.architecture {
+        Architecture::Gpt2 => "layer norm: each token to mean 0, variance 1; gain, bias",
+        Architecture::Llama => "RMS norm: each token over √(mean of squares); gain",
+    }
+}

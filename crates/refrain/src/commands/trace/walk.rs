@@ -1,0 +1,174 @@
+//! Draws a whole trace, step by step.
+
+use std::io::{Result, Write};
+
+use engine::trace::{Candidate, DecodeStep, Step, Trace};
+use package::Package;
+
+use super::layer::{Layer, norm_text};
+use super::paper::{Paper, shape_text};
+use crate::bytes;
+use crate::quoted::quoted;
+use crate::screen::Screen;
+
+/// Draws `trace` on stdout; with `rows`, also what every row predicts.
+pub(super) fn draw(screen: Screen, trace: &Trace, package: &Package, rows: bool) -> Result<()> {
+    let walk = Walk { trace, package };
+    let mut paper = Paper::new(anstream::stdout().lock(), screen);
+    walk.heading(&mut paper)?;
+    walk.input(&mut paper)?;
+    Layer { trace, package }.draw(&mut paper)?;
+    walk.output(&mut paper)?;
+    if rows {
+        walk.rows(&mut paper)?;
+    }
+    walk.cache(&mut paper)
+}
+
+struct Walk<'a> {
+    trace: &'a Trace,
+    package: &'a Package,
+}
+
+impl Walk<'_> {
+    fn heading<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let model = &self.trace.model;
+        let architecture = self.package.config.architecture.name();
+        paper.heading(&format!(
+            "{}  {architecture}: {} × {} heads of {}, hidden {}, vocab {}",
+            model.name, model.layers, model.heads, model.head_dim, model.hidden, model.vocab
+        ))
+    }
+
+    fn step(&self, name: &str) -> Option<&Step> {
+        self.trace.steps.iter().find(|step| step.name == name)
+    }
+
+    fn plain<W: Write>(
+        &self,
+        paper: &mut Paper<W>,
+        title: &str,
+        detail: &str,
+        name: &str,
+    ) -> Result<()> {
+        let Some(step) = self.step(name) else { return Ok(()) };
+        paper.step(title, detail, &shape_text(&step.shape))?;
+        paper.numbers("", &step.first)
+    }
+
+    /// From the text to what goes into the layer.
+    fn input<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let tokens = &self.trace.tokens;
+        let shape = shape_text(&[1, tokens.len()]);
+        paper.step("tokens", "the model sees the ids, not the text", &shape)?;
+        let shown = |token: &engine::trace::Token| format!("{} {}", quoted(&token.bytes), token.id);
+        paper.list(&tokens.iter().map(shown).collect::<Vec<_>>())?;
+        let first = &tokens[0];
+        let detail = format!("row {} for {}; its first numbers:", first.id, quoted(&first.bytes));
+        self.plain(paper, "embedding", &detail, "hook_embed")?;
+        if self.package.config.rope.is_none() {
+            let detail = format!("rows 0 to {} of the position table", tokens.len() - 1);
+            self.plain(paper, "position", &detail, "hook_pos_embed")?;
+            let detail = "embedding + position, number by number";
+            self.plain(paper, "input", detail, "blocks.0.hook_resid_pre")?;
+        } else {
+            let detail = "no table: rope turns q and k inside every layer";
+            paper.step("position", detail, "")?;
+        }
+        let (layer, layers) = (self.trace.attention.layer, self.trace.model.layers);
+        let before = match layer {
+            0 => String::new(),
+            1 => "; layer 0 before it, the same".to_owned(),
+            _ => format!("; layers 0–{} before it, the same", layer - 1),
+        };
+        paper.heading(&format!("   layer {layer} of 0–{}{before}", layers - 1))?;
+        if layer > 0 {
+            let name = format!("blocks.{layer}.hook_resid_pre");
+            self.plain(paper, "input", "what the layer before gave", &name)?;
+        }
+        Ok(())
+    }
+
+    /// From what the last layer gives to the next token.
+    fn output<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let (config, trace) = (&self.package.config, self.trace);
+        match config.layers - 1 - trace.attention.layer {
+            0 => paper.heading("   after the last layer")?,
+            1 => paper.heading("   one more layer, the same steps; then")?,
+            more => paper.heading(&format!("   {more} more layers, the same steps; then"))?,
+        }
+        self.plain(paper, "norm", norm_text(config), "ln_final.hook_normalized")?;
+        let head =
+            if config.tied_head { "the embedding table, tied" } else { "a table of its own" };
+        let detail = format!("a score for each id, by {head}");
+        self.plain(paper, "logits", &detail, "logits")?;
+        let Some(best) = trace.next.first() else { return Ok(()) };
+        let detail = format!("the last row; greedy takes {} {}", best.id, self.token(best));
+        paper.step("next", &detail, &format!("({},)", config.vocab))?;
+        for candidate in &trace.next {
+            paper.more(&format!(
+                "{:>6} {:<14} p={:.4}  logit {:.4}",
+                candidate.id,
+                self.token(candidate),
+                candidate.probability,
+                candidate.logit
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// What every row predicts.
+    fn rows<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let shape = shape_text(&[1, self.trace.tokens.len(), self.trace.model.vocab]);
+        paper.step("every row", "row i predicts token i + 1", &shape)?;
+        for (row, token) in self.trace.rows.iter().zip(&self.trace.tokens) {
+            let mut items = vec![format!("{:>4} {} →", row.position, quoted(&token.bytes))];
+            items.extend(row.next.iter().map(|candidate| {
+                format!("{} {:.4}", self.token(candidate), candidate.probability)
+            }));
+            paper.list(&items)?;
+        }
+        Ok(())
+    }
+
+    fn token(&self, candidate: &Candidate) -> String {
+        quoted(self.package.tokenizer.bytes(candidate.id).unwrap_or_default())
+    }
+
+    /// The KV cache, the decode steps, and what a server keeps.
+    fn cache<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+        let kv = &self.trace.kv;
+        let (layers, shape) = (kv.layers, shape_text(&kv.k_shape));
+        let detail = "K and V of each layer, kept; q is not";
+        paper.step("KV cache", detail, &format!("{layers} × 2 × {shape}"))?;
+        let (all, each) = (kv.bytes, bytes::show(kv.bytes_per_token as u64));
+        paper.more(&format!("{all} bytes, {each} a token"))?;
+        for step in &self.trace.decode {
+            self.decode(paper, step)?;
+        }
+        paper.step("prompt cache", "", "")?;
+        paper.more("a server keeps these for other requests: one that begins with")?;
+        paper.more("the same ids reuses their K and V, and computes what follows")
+    }
+
+    fn decode<W: Write>(&self, paper: &mut Paper<W>, step: &DecodeStep) -> Result<()> {
+        let (length, token) = (step.cache_len, quoted(&step.token.bytes));
+        let detail = format!(
+            "{token} {} in, KV cache {} → {length}",
+            shape_text(&step.input_shape),
+            length - 1
+        );
+        paper.step("decode", &detail, &shape_text(&step.logits_shape))?;
+        let (done, without) = (step.layer_evaluations, step.layer_evaluations_without_cache);
+        paper.more(&format!(
+            "weights {}; {done} layer passes, {} saved by the cache",
+            shape_text(&step.attention_shape),
+            without.saturating_sub(done)
+        ))?;
+        let next = step
+            .next
+            .iter()
+            .map(|candidate| format!("{} {:.4}", self.token(candidate), candidate.probability));
+        paper.list(&[vec!["then".to_owned()], next.collect()].concat())
+    }
+}

@@ -1,0 +1,169 @@
+//! What stdout can show: how wide it is, and which characters.
+
+use std::io::IsTerminal;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns where the output is no terminal.
+const WIDTH_PIPED: usize = 80;
+/// Narrower and wider terminals are written to as if they were so.
+const WIDTH_RANGE: std::ops::RangeInclusive<usize> = 40..=120;
+/// How the characters that Refrain writes are written where only ASCII can be shown.
+const ASCII: [(char, &str); 12] = [
+    ('…', "..."),
+    ('×', "x"),
+    ('·', "*"),
+    ('−', "-"),
+    ('√', "sqrt"),
+    ('→', "->"),
+    ('–', "-"),
+    ('∞', "inf"),
+    ('Σ', "sum"),
+    ('Δ', "difference"),
+    ('²', "^2"),
+    ('≤', "<="),
+];
+/// A cell of a bar, filled by eighths.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// What the output can show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    pub(crate) width: usize,
+    unicode: bool,
+}
+
+impl Screen {
+    /// The screen behind stdout.
+    pub(crate) fn detect() -> Self {
+        let columns = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+        let columns = columns().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+        let width = match columns {
+            Some(columns) if std::io::stdout().is_terminal() => columns,
+            _ => WIDTH_PIPED,
+        };
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
+        Self::new(width, is_utf8(locale))
+    }
+
+    fn new(width: usize, unicode: bool) -> Self {
+        Self { width: width.clamp(*WIDTH_RANGE.start(), *WIDTH_RANGE.end()), unicode }
+    }
+
+    /// `text` in the characters that can be shown.
+    pub(crate) fn text(&self, text: &str) -> String {
+        if self.unicode {
+            return text.to_owned();
+        }
+        let mut plain = String::with_capacity(text.len());
+        for character in text.chars() {
+            match ASCII.iter().find(|(from, _)| *from == character) {
+                Some((_, to)) => plain.push_str(to),
+                None if character.is_ascii() => plain.push(character),
+                None => plain.extend(character.escape_unicode()),
+            }
+        }
+        plain
+    }
+
+    /// `text`, cut to `columns` if it is wider; what is missing is marked.
+    pub(crate) fn fit(&self, text: &str, columns: usize) -> String {
+        let mut text = self.text(text);
+        if text.width() <= columns {
+            return text;
+        }
+        let mark = self.text("…");
+        let (mut used, mut end) = (mark.width(), 0);
+        for (at, character) in text.char_indices() {
+            used += character.width().unwrap_or(0);
+            if used > columns {
+                break;
+            }
+            end = at + character.len_utf8();
+        }
+        text.truncate(end);
+        text + &mark
+    }
+
+    /// `text`, cut or filled to exactly `columns`, to the right side.
+    pub(crate) fn right(&self, text: &str, columns: usize) -> String {
+        let text = self.fit(text, columns);
+        format!("{:pad$}{text}", "", pad = columns.saturating_sub(text.width()))
+    }
+
+    /// As many of `items` as fit into `columns` in one line, then how many more there are.
+    pub(crate) fn list(&self, items: &[String], separator: &str, columns: usize) -> String {
+        let whole = self.text(&items.join(separator));
+        if whole.width() <= columns {
+            return whole;
+        }
+        let mut line = String::new();
+        for (count, item) in items.iter().enumerate() {
+            let rest = format!("… {} more", items.len() - count);
+            let longer = format!("{line}{item}{separator}");
+            let next = format!("{longer}… {} more", items.len() - count - 1);
+            if self.text(&next).width() > columns {
+                return self.fit(&format!("{line}{rest}"), columns);
+            }
+            line = longer;
+        }
+        self.fit(&line, columns)
+    }
+
+    /// A bar of `share` of `columns`.
+    pub(crate) fn bar(&self, share: f32, columns: usize) -> String {
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+        let eighths = (share * columns as f32 * 8.0).round() as usize;
+        if self.unicode {
+            "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+        } else {
+            "#".repeat((eighths + 4) / 8)
+        }
+    }
+}
+
+/// Whether the locale writes UTF-8, by the first of its variables that is set.
+fn is_utf8(variables: [Option<String>; 3]) -> bool {
+    let name = variables.into_iter().flatten().find(|value| !value.is_empty());
+    let name = name.unwrap_or_default().to_ascii_lowercase();
+    name.contains("utf-8") || name.contains("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_wider_than_it_may_be() {
+        let items: Vec<String> = ["'猫'", "' sat'", "'坐在垫子上'", "'x'"].map(String::from).into();
+        for unicode in [true, false] {
+            let screen = Screen::new(80, unicode);
+            for columns in 8..60 {
+                for item in &items {
+                    assert!(screen.fit(item, columns).width() <= columns);
+                    assert_eq!(screen.right(item, columns).width(), columns);
+                }
+                let line = screen.list(&items, " ", columns);
+                assert!(line.width() <= columns, "{line:?} in {columns}");
+                assert!(screen.bar(0.99, columns).width() <= columns);
+            }
+        }
+        let screen = Screen::new(80, true);
+        assert_eq!(screen.list(&items, " ", 80), "'猫' ' sat' '坐在垫子上' 'x'");
+        assert_eq!(screen.list(&items, " ", 22), "'猫' ' sat' … 2 more");
+        assert_eq!(screen.fit("猫猫猫", 5), "猫猫…");
+    }
+
+    #[test]
+    fn without_utf8_everything_is_ascii() {
+        let screen = Screen::new(80, false);
+        assert_eq!(screen.text("4→5 × 猫"), "4->5 x \\u{732b}");
+        assert_eq!(screen.bar(0.5, 10), "#####");
+        assert_eq!(Screen::new(80, true).bar(0.55, 10), "█████▌");
+        let set = |value: &str| Some(value.to_owned());
+        assert!(is_utf8([None, None, set("en_US.UTF-8")]));
+        assert!(is_utf8([None, set(""), set("C.utf8")]));
+        assert!(!is_utf8([set("C"), None, set("en_US.UTF-8")]));
+        assert!(!is_utf8([None, None, None]));
+    }
+}
