@@ -182,6 +182,43 @@ fn arguments_become_a_map_where_the_template_takes_one() {
     assert_eq!(rendered(text), "f: {\"b\": 1,\"a\":\"<é>\"}");
 }
 
+/// OpenAI's clients send null, or nothing, as the content of a message that only calls tools.
+#[test]
+fn null_content_is_an_empty_text_where_the_template_needs_one() {
+    let calls = json!([{"id": "c", "type": "function",
+        "function": {"name": "f", "arguments": "{\"a\": 1}"}}]);
+    let conversation = |answer: Value| {
+        [json!({"role": "user", "content": "hi"}), answer, json!({"role": "user", "content": "so"})]
+    };
+    let null = conversation(json!({"role": "assistant", "content": null, "tool_calls": calls}));
+    let absent = conversation(json!({"role": "assistant", "tool_calls": calls}));
+    let prints = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    let expected = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n\
+        <|im_start|>user\nso<|im_end|>\n";
+    for messages in [&null, &absent] {
+        let concatenated = render(&template(CHATML), messages).expect("renders");
+        assert_eq!(concatenated.text, expected);
+        check_spans(&concatenated, messages);
+        assert_eq!(concatenated.spans.len(), 2);
+        let printed = render(&template(prints), messages).expect("renders");
+        assert_eq!(printed.text, "<user>hi<assistant><user>so");
+        check_spans(&printed, messages);
+        assert_eq!(printed.spans.len(), 2);
+    }
+    let parts = "{% for m in messages %}{% for part in m.content %}{{ part.text }};\
+        {% endfor %}{% endfor %}";
+    assert_eq!(render(&template(parts), &null).expect("renders").text, "hi;so;");
+
+    let distinguishes = "{% for m in messages %}{% if m.content is none %}calls\
+        {% else %}[{{ m.content + '' }}]{% endif %}{% endfor %}";
+    assert_eq!(render(&template(distinguishes), &null).expect("renders").text, "[hi]calls[so]");
+    let with_calls = "{% for m in messages %}{% if m.tool_calls and m.content is none %}calls\
+        {% else %}[{{ m.content + '' }}]{% endif %}{% endfor %}";
+    assert_eq!(render(&template(with_calls), &null).expect("renders").text, "[hi]calls[so]");
+    let silent = conversation(json!({"role": "assistant", "content": null}));
+    assert_eq!(render(&template(with_calls), &silent).expect("renders").text, "[hi][][so]");
+}
+
 #[test]
 fn the_date_is_pinned() {
     let source = "{{ strftime_now('%d %B %Y, %Y-%m-%d %H:%M:%S') }}";

@@ -129,10 +129,12 @@ fn without_generation(source: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find("{%") {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
-        let Some(end) = tag.find("%}") else {
+        // Past the opening: `{%}` closes nothing.
+        let Some(length) = tag[2..].find("%}") else {
             rest = tag;
             break;
         };
+        let end = 2 + length;
         let inner = &tag[2..end];
         let name = inner.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
         match name {
@@ -155,5 +157,7 @@ mod tests {
         let source = "{%- generation -%}{{ generation }}{% endgeneration %}{% if a %}{%";
         let expected = "{%- if true -%}{{ generation }}{% endif %}{% if a %}{%";
         assert_eq!(without_generation(source), expected);
+        // Regression: the end of a tag was looked for in its beginning.
+        assert_eq!(without_generation("{% generation %}{%}}"), "{% if true %}{%}}");
     }
 }

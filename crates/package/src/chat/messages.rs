@@ -18,6 +18,23 @@ pub(super) enum ContentForm {
     Either,
 }
 
+/// Whether a template must get an empty text for content that is null, found out by trying both:
+/// it fails on null or writes it out. One that tells them apart gets null.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct EmptyForNull {
+    /// In messages with tool calls, where clients send null.
+    pub(super) with_calls: bool,
+    /// In other messages.
+    pub(super) without_calls: bool,
+}
+
+/// How a template wants its messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forms {
+    pub(super) content: ContentForm,
+    pub(super) null: EmptyForNull,
+}
+
 /// A piece of a message's own content: the whole text, or the text of one part.
 #[derive(Debug, Clone)]
 pub(super) struct Piece {
@@ -49,7 +66,7 @@ fn texts(content: &Value) -> Vec<&str> {
     }
 }
 
-/// Prepares the messages for a template that takes `form`.
+/// Prepares the messages for a template that takes these forms.
 ///
 /// `texts` replaces the texts of the conversation's [`pieces`], in order. With
 /// `parse_arguments`, tool calls get their arguments as a map.
@@ -58,7 +75,7 @@ fn texts(content: &Value) -> Vec<&str> {
 /// [`ChatError::Content`] for parts that are no text when the template takes only text.
 pub(super) fn prepare(
     messages: &[Value],
-    form: ContentForm,
+    forms: Forms,
     parse_arguments: bool,
     texts: Option<&[Cow<'_, str>]>,
 ) -> Result<Vec<Value>, ChatError> {
@@ -71,9 +88,13 @@ pub(super) fn prepare(
         };
         let mut fields = fields.clone();
         let mut replacement = || texts.as_mut().and_then(Iterator::next).map(|text| &**text);
+        fill_null(&mut fields, forms.null);
         if let Some(content) = fields.get_mut("content") {
-            replace_texts(content, &mut replacement);
-            convert(content, form, index)?;
+            // An empty text that stands for null is no piece, so that no text replaces it.
+            if !message["content"].is_null() {
+                replace_texts(content, &mut replacement);
+            }
+            convert(content, forms.content, index)?;
         }
         if parse_arguments {
             parse_tool_calls(&mut fields);
@@ -81,6 +102,18 @@ pub(super) fn prepare(
         prepared.push(Value::Object(fields));
     }
     Ok(prepared)
+}
+
+/// Clients may also leave the content of an assistant's message out.
+fn fill_null(fields: &mut Map<String, Value>, null: EmptyForNull) {
+    let has_calls = fields.get("tool_calls").is_some_and(|calls| !calls.is_null());
+    let is_null = match fields.get("content") {
+        Some(content) => content.is_null(),
+        None => fields.get("role").is_some_and(|role| role == "assistant"),
+    };
+    if is_null && if has_calls { null.with_calls } else { null.without_calls } {
+        fields.insert("content".to_owned(), Value::from(""));
+    }
 }
 
 fn replace_texts<'a>(content: &mut Value, replacement: &mut impl FnMut() -> Option<&'a str>) {

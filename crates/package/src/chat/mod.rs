@@ -14,7 +14,7 @@ use crate::gguf::Metadata;
 use crate::tokenizer::Tokenizer;
 use clock::Moment;
 use environment::Raised;
-use messages::{ContentForm, Piece};
+use messages::{ContentForm, EmptyForNull, Forms, Piece};
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value as JinjaValue};
 use serde_json::{Map, Value, json};
@@ -36,7 +36,7 @@ const STACK_BYTES: usize = 512 << 20;
 /// A model's chat template, ready to render.
 pub struct ChatTemplate {
     environment: Environment<'static>,
-    form: ContentForm,
+    forms: Forms,
     bos: String,
     eos: String,
 }
@@ -95,10 +95,11 @@ impl ChatTemplate {
         }
         let environment = environment::environment(source, NAME)
             .map_err(|error| ChatError::Syntax(error.to_string()))?;
-        let form = ContentForm::Either;
+        let forms = Forms { content: ContentForm::Either, null: EmptyForNull::default() };
         let mut template =
-            ChatTemplate { environment, form, bos: bos.to_owned(), eos: eos.to_owned() };
-        template.form = on_large_stack(|| template.find_form())?;
+            ChatTemplate { environment, forms, bos: bos.to_owned(), eos: eos.to_owned() };
+        template.forms.content = on_large_stack(|| template.find_form())?;
+        template.forms.null = on_large_stack(|| template.find_null())?;
         Ok(template)
     }
 
@@ -139,14 +140,7 @@ impl ChatTemplate {
         let word = "REFRAINPROBE";
         let render = |content: Value| {
             let messages = [json!({"role": "user", "content": content})];
-            let request = ChatRequest {
-                messages: &messages,
-                tools: None,
-                add_generation_prompt: true,
-                date: Some("2026-01-01"),
-                variables: &Map::new(),
-            };
-            self.run(&messages, &request).unwrap_or_default()
+            self.try_out(&messages, true).unwrap_or_default()
         };
         let from_text = render(Value::from(word));
         let from_parts = render(json!([{"type": "text", "text": word}]));
@@ -156,6 +150,45 @@ impl ChatTemplate {
             (false, true) => ContentForm::Parts,
             _ => ContentForm::Text,
         }
+    }
+
+    /// Finds out where null must become an empty text, by rendering an answer with both.
+    fn find_null(&self) -> EmptyForNull {
+        let needs_text = |answer: &Value, as_map: bool| {
+            let with = |content: Value| {
+                let mut answer = answer.clone();
+                answer["content"] = content;
+                self.try_out(&[json!({"role": "user", "content": "?"}), answer], as_map)
+            };
+            // Jinja writes null out as None, this one as none.
+            let nones = |text: &str| text.to_ascii_lowercase().matches("none").count();
+            match (with(Value::Null), with(Value::from(""))) {
+                (Ok(null), Ok(empty)) => nones(&null) > nones(&empty),
+                (Err(_), Ok(_)) => true,
+                (_, Err(_)) => false,
+            }
+        };
+        let function = json!({"name": "f", "arguments": "{}"});
+        // Some templates want an id of nine characters.
+        let calls = json!([{"id": "callprobe", "type": "function", "function": function}]);
+        let calling = json!({"role": "assistant", "tool_calls": calls});
+        EmptyForNull {
+            with_calls: needs_text(&calling, true) || needs_text(&calling, false),
+            without_calls: needs_text(&json!({"role": "assistant"}), true),
+        }
+    }
+
+    /// Renders a conversation to find out about the template.
+    fn try_out(&self, messages: &[Value], parse_arguments: bool) -> Result<String, ChatError> {
+        let request = ChatRequest {
+            messages,
+            tools: None,
+            add_generation_prompt: true,
+            date: Some("2026-01-01"),
+            variables: &Map::new(),
+        };
+        let messages = messages::prepare(messages, self.forms, parse_arguments, None)?;
+        self.run(&messages, &request)
     }
 
     /// Renders a conversation.
@@ -170,7 +203,7 @@ impl ChatTemplate {
 
     fn render_here(&self, request: &ChatRequest<'_>) -> Result<Rendered, ChatError> {
         let render = |parse_arguments, texts: Option<&[Cow<'_, str>]>| {
-            let messages = messages::prepare(request.messages, self.form, parse_arguments, texts)?;
+            let messages = messages::prepare(request.messages, self.forms, parse_arguments, texts)?;
             self.run(&messages, request)
         };
         // Most templates take a tool call's arguments as a map; some only as text.
@@ -224,7 +257,7 @@ impl ChatTemplate {
 
 impl std::fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChatTemplate").field("form", &self.form).finish_non_exhaustive()
+        f.debug_struct("ChatTemplate").field("forms", &self.forms).finish_non_exhaustive()
     }
 }
 
