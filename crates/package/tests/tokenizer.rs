@@ -125,7 +125,80 @@ fn offsets_are_right_after_bytes_that_the_vocabulary_lacks() {
     assert_eq!(parts, ["a", "b", " é"]);
 }
 
+/// The tokenizer of [`small_json`] with every byte in its vocabulary, a normalizer and an added
+/// token that is found in normalized text.
+fn normalizing(normalizer: &str) -> Tokenizer {
+    let mut json: Value = serde_json::from_str(&small_json("", "")).expect("valid");
+    json["normalizer"] = serde_json::json!({ "type": normalizer });
+    let codes = (33..=96).chain(99..=126).chain(161..=172).chain(174..=255).chain(256..=323);
+    for (id, code) in (4..).zip(codes) {
+        let text = char::from_u32(code).expect("a character").to_string();
+        json["model"]["vocab"].as_object_mut().expect("a map").entry(text).or_insert(id.into());
+    }
+    let added = serde_json::json!({
+        "id": 258, "content": "\u{e9}\u{1d6}", "special": false, "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": true,
+    });
+    json["added_tokens"].as_array_mut().expect("a list").push(added);
+    Tokenizer::from_json(json.to_string().as_bytes()).expect("loads")
+}
+
+static NORMALIZING: LazyLock<Vec<Tokenizer>> =
+    LazyLock::new(|| ["NFC", "NFD", "NFKC", "NFKD", "Lowercase"].map(normalizing).into());
+
+fn check_bound(tokenizer: &Tokenizer, text: &str) {
+    let bound = tokenizer.tokens_at_least(text);
+    for count in [tokenizer.encode(text, false), tokenizer.encode_plain(text, false)] {
+        let count = count.expect("encodes").ids.len();
+        assert!(count >= bound, "{text:?} has {count} tokens, fewer than {bound}");
+    }
+}
+
+#[test]
+fn few_bytes_of_text_make_a_token() {
+    let bound = |tokenizer: &Tokenizer, text: &str| tokenizer.tokens_at_least(text);
+    let small = Tokenizer::from_json(small_json("", "").as_bytes()).expect("loads");
+    assert_eq!(small.longest_token_bytes(), 3, "<s>");
+    assert_eq!((bound(&small, "abababa"), bound(&small, "\u{4}cd\u{e9}")), (3, 0));
+    let strips = small_json("", "").replace(r#""rstrip":false"#, r#""rstrip":true"#);
+    let strips = strips.replace(r#""ab":2"#, r#""ab":2,"\u0120":9"#);
+    let strips = Tokenizer::from_json(strips.as_bytes()).expect("loads");
+    let text = format!("ab<s>{}", " ".repeat(1000));
+    assert_eq!((ids(&strips, &text).len(), bound(&strips, &text)), (2, 1));
+    // Characters whose normal form is far shorter.
+    for (form, text) in [
+        ("NFC", "\u{212a}\u{327}".repeat(50)),
+        ("NFC", "u\u{308}\u{304}".repeat(50)),
+        ("NFKC", "\u{1d414}\u{308}\u{304}".repeat(50)),
+        ("NFKD", "\u{1d400}".repeat(50)),
+        ("NFD", "\u{1fef}\u{e9}\u{1d6}".repeat(50)),
+        ("Lowercase", "\u{212a}".repeat(50)),
+    ] {
+        let tokenizer = normalizing(form);
+        check_bound(&tokenizer, &text);
+        assert!(bound(&tokenizer, &text) > 0);
+    }
+    let lacking =
+        small_json("", "").replace(r#""normalizer":null"#, r#""normalizer":{"type":"NFC"}"#);
+    let lacking = Tokenizer::from_json(lacking.as_bytes()).expect("loads");
+    assert_eq!((lacking.longest_token_bytes(), bound(&lacking, "ab")), (usize::MAX, 0));
+    if let Some(gpt2) = GPT2.as_ref() {
+        assert_eq!(bound(gpt2, &"x".repeat(1_000_000)), 1_000_000_usize.div_ceil(128));
+    }
+}
+
 proptest! {
+    #[test]
+    fn no_text_has_fewer_tokens_than_the_bound(
+        text in any_text(),
+        letters in "[aue\u{301}\u{308}\u{304}\u{e9}\u{1d6}\u{212a}\u{1d400}<s> ]{0,30}",
+    ) {
+        for text in [&text, &letters] {
+            GPT2.iter().chain(SMOLLM2.iter()).for_each(|tokenizer| check_bound(tokenizer, text));
+            NORMALIZING.iter().for_each(|tokenizer| check_bound(tokenizer, text));
+        }
+    }
+
     #[test]
     fn the_tokens_bytes_are_the_text(text in any_text()) {
         let Some(gpt2) = GPT2.as_ref() else { return Ok(()) };

@@ -1,5 +1,6 @@
 //! Text to token ids and back: byte-level BPE.
 
+mod bound;
 mod byte_level;
 mod description;
 mod directory;
@@ -12,6 +13,7 @@ mod table;
 pub use error::TokenizerError;
 
 use crate::gguf::Metadata;
+use bound::Bound;
 use description::{Description, KNOWN_ENDS, Roles, TokenName};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -49,6 +51,7 @@ pub struct Tokenizer {
     /// The added tokens, with the special ones left as ordinary text.
     literal: AddedVocabulary,
     table: TokenTable,
+    bound: Bound,
     bos: Option<u32>,
     eos: Option<u32>,
     ends: Vec<u32>,
@@ -87,8 +90,9 @@ impl Tokenizer {
     fn build(description: Description) -> Result<Tokenizer, TokenizerError> {
         let Description { vocabulary, merges, added: tokens, splitting, roles } = description;
         let damaged = |error: String| TokenizerError::Damaged(error);
-        let normalizer: Option<NormalizerWrapper> = serde_json::from_value(splitting.normalizer)
-            .map_err(|error| damaged(format!("the normalizer: {error}")))?;
+        let normalizer: Option<NormalizerWrapper> =
+            serde_json::from_value(splitting.normalizer.clone())
+                .map_err(|error| damaged(format!("the normalizer: {error}")))?;
         let splitter = serde_json::from_value(splitting.pre_tokenizer)
             .map_err(|error| damaged(format!("the pre-tokenizer: {error}")))?;
         let model = description::model(&vocabulary, merges, splitting.ignore_merges)?;
@@ -97,8 +101,8 @@ impl Tokenizer {
             .add_tokens(tokens.iter().map(|token| token.token.clone()), &model, normalizer.as_ref())
             .map_err(|error| damaged(error.to_string()))?;
         let mut texts = HashMap::with_capacity(tokens.len());
-        for token in tokens {
-            let text = token.token.content;
+        for token in &tokens {
+            let text = token.token.content.clone();
             let id = added.token_to_id(&text, &model);
             if id != Some(token.id) {
                 return Err(damaged(format!("{text:?} has id {id:?} and id {}", token.id)));
@@ -106,6 +110,8 @@ impl Tokenizer {
             texts.insert(token.id, (text, token.token.special));
         }
         let table = TokenTable::new(&vocabulary, &texts)?;
+        let bound =
+            Bound::new(&table, &vocabulary, &tokens, normalizer.as_ref(), &splitting.normalizer);
         let mut literal = added.clone();
         literal.set_encode_special_tokens(true);
         let (bos, eos, ends, adds_bos) = (None, None, Vec::new(), false);
@@ -116,6 +122,7 @@ impl Tokenizer {
             added,
             literal,
             table,
+            bound,
             bos,
             eos,
             ends,
@@ -230,13 +237,20 @@ impl Tokenizer {
         self.table.len()
     }
 
-    /// The most bytes of a text that one token can stand for, so that a text of `n` bytes has at
-    /// least `n` divided by this tokens (bytes that have no token apart). A normalizer may
-    /// shorten text: NFC composes at most four code points of a letter and its marks to one.
+    /// Most bytes of a text that one of its tokens stands for, special tokens included.
+    ///
+    /// Where the tokenizer normalizes text, these are bytes before that: the longest token times
+    /// what the normalizer may shorten a text by (6 for NFC), or `usize::MAX` where that is not
+    /// known. Bytes that the vocabulary lacks make no token at all, and an added token may swallow
+    /// the white space beside it; [`tokens_at_least`](Self::tokens_at_least) leaves both out.
     pub fn longest_token_bytes(&self) -> usize {
-        let ids = 0..u32::try_from(self.vocab_size()).unwrap_or(u32::MAX);
-        let longest = ids.filter_map(|id| self.bytes(id)).map(<[u8]>::len).max().unwrap_or(1);
-        longest * if self.normalizer.is_some() { 4 } else { 1 }
+        self.bound.longest_token_bytes
+    }
+
+    /// No encoding of `text` has fewer tokens than this. It takes one look at each byte, so that a
+    /// text that cannot fit is refused before it is tokenized.
+    pub fn tokens_at_least(&self, text: &str) -> usize {
+        self.bound.tokens_at_least(text)
     }
 
     /// The text of several tokens; bytes that are no UTF-8 become U+FFFD, and ids that have no
