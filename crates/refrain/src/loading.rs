@@ -28,6 +28,12 @@ pub(crate) fn find(model: &str, terminal: &Terminal) -> Result<PathBuf, Failure>
     package::resolve(model, &fetching).map_err(Failure::new)
 }
 
+/// The file or directory of `model`, every byte of which has been checked.
+pub(crate) fn fetch(model: &str, terminal: &Terminal) -> Result<PathBuf, Failure> {
+    let fetching = Fetching(terminal.work("Fetching"));
+    package::pull(model, &fetching).map_err(Failure::new)
+}
+
 /// Finds and opens `model`. One that was not given as a path goes by the name it was asked for.
 pub(crate) fn open(model: Option<&str>, terminal: &Terminal) -> Result<Package, Failure> {
     let model = model_or_default(model);

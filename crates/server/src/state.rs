@@ -28,7 +28,6 @@ pub(crate) struct App {
     pub(crate) started_s: u64,
     /// Prompts that may be rendered and tokenized at the same time.
     preparing: Arc<Semaphore>,
-    longest_token_bytes: usize,
 }
 
 /// A tokenizer takes a hundred times its text in memory, so that only few may work at once.
@@ -36,14 +35,12 @@ const PREPARING_MAX: usize = 2;
 
 impl App {
     pub(crate) fn new(engine: Engine, package: Arc<Package>, options: ServerOptions) -> Self {
-        let longest_token_bytes = package.tokenizer.longest_token_bytes();
         Self {
             engine,
             package,
             options: Arc::new(options),
             started_s: now_s(),
             preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
-            longest_token_bytes,
         }
     }
 
@@ -84,7 +81,7 @@ impl App {
     pub(crate) fn encode(&self, text: &str, bos: bool, field: &str) -> Result<Encoding, ApiError> {
         let tokenizer = &self.package.tokenizer;
         let context = self.engine.info().context;
-        let tokens_min = text.len() / self.longest_token_bytes.max(1);
+        let tokens_min = tokenizer.tokens_at_least(text);
         if tokens_min > context {
             return Err(ApiError::context_exceeded(field, tokens_min, context));
         }

@@ -11,7 +11,7 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(arguments: &PullArguments, terminal: &Terminal) -> Result<(), Failure> {
     let model = loading::model_or_default(arguments.model.as_deref());
-    let path = loading::find(model, terminal)?;
+    let path = loading::fetch(model, terminal)?;
     let mut out = anstream::stdout();
     if arguments.json {
         let document = json!({"schema": "refrain.pull/1", "model": model, "path": path});
