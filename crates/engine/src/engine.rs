@@ -11,11 +11,12 @@ use std::time::Instant;
 use package::Package;
 use tokio::sync::mpsc;
 
+use crate::drain;
 use crate::model::Model;
 use crate::options::{EngineInfo, EngineOptions, Plan, StartError};
 use crate::request::{EngineError, Event, Events, Request, SubmitError};
 use crate::running::Waiting;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Load, Scheduler};
 use crate::stats::EngineStats;
 
 /// A running model. Cheap to clone, and to use from any thread.
@@ -41,6 +42,9 @@ struct Inbox {
     arrived: Vec<Waiting>,
     /// Requests that the scheduler has taken but not admitted.
     scheduled: usize,
+    /// What running requests take, with those of the inbox and the queue that fit beside
+    /// them; and how many do not.
+    load: Load,
     stopping: bool,
     ended: bool,
     stats: EngineStats,
@@ -83,13 +87,14 @@ impl Engine {
         if inbox.stopping || inbox.ended {
             return Err(SubmitError::ShuttingDown);
         }
-        let queued = inbox.arrived.len() + inbox.scheduled;
-        if queued >= info.max_queue {
-            let request_s = inbox.stats.request_s.unwrap_or(1.0);
-            let wait_s = request_s * queued as f64 / info.max_running as f64;
-            return Err(SubmitError::QueueFull {
-                retry_after_s: wait_s.ceil().clamp(1.0, 60.0) as u64,
-            });
+        if !inbox.load.add(&request, limits) {
+            let waiting = inbox.load.waiting;
+            if waiting >= info.max_queue {
+                let request_s = inbox.stats.request_s;
+                let retry_after_s = drain::retry_after_s(request_s, waiting, info.max_running);
+                return Err(SubmitError::QueueFull { retry_after_s });
+            }
+            inbox.load.waiting += 1;
         }
         inbox.arrived.push(Waiting { request, events, submitted: Instant::now() });
         drop(inbox);
@@ -173,6 +178,7 @@ impl Worker {
                 }
             }
             inbox.scheduled = self.scheduler.waiting();
+            inbox.load = self.scheduler.expected_load();
             inbox.stats = self.scheduler.stats();
             if !self.scheduler.is_idle() {
                 return true;

@@ -30,6 +30,7 @@
 //! ```
 
 mod architecture;
+mod drain;
 mod engine;
 mod error;
 mod exact;

@@ -46,7 +46,8 @@ pub struct EngineOptions {
     pub kv_type: Option<KvType>,
     /// Answers computed at the same time; by default [`MAX_RUNNING`].
     pub max_running: Option<usize>,
-    /// Requests that may wait; by default [`MAX_QUEUE`].
+    /// Requests that may wait for others to end; by default [`MAX_QUEUE`]. With 0 a request
+    /// is taken only if it can run at once.
     pub max_queue: Option<usize>,
     /// Prompt rows computed in one step; by default [`CHUNK_TOKENS`].
     pub chunk_tokens: Option<usize>,
@@ -81,8 +82,11 @@ pub struct EngineInfo {
     pub context: usize,
     /// Token ids.
     pub vocab: usize,
-    /// Bytes of KV memory, at most.
+    /// Bytes of KV memory, at most. It is committed as it is used, so that a budget beyond
+    /// `memory_bytes` starts, and ends badly once it fills.
     pub kv_budget_bytes: u64,
+    /// Bytes of memory that the machine has or the tightest cgroup allows.
+    pub memory_bytes: u64,
     /// Bytes of K/V of one page of 16 tokens.
     pub page_bytes: usize,
     /// `f32` or `f16`.
@@ -95,7 +99,7 @@ pub struct EngineInfo {
     pub numerics_id: String,
     /// Answers computed at the same time.
     pub max_running: usize,
-    /// Requests that may wait.
+    /// Requests that may wait for others to end.
     pub max_queue: usize,
     /// Prompt rows computed in one step.
     pub chunk_tokens: usize,
@@ -123,7 +127,8 @@ pub enum StartError {
     /// An option contradicts the model or the machine.
     #[error("{field}: {message}")]
     Option {
-        /// The field of [`EngineOptions`].
+        /// The option's name in plain words: `threads`, `context`, `kv budget`, `max
+        /// running`, `max queue`, `chunk tokens` or `answer tokens`.
         field: &'static str,
         /// What is wrong with it.
         message: String,
@@ -149,11 +154,17 @@ impl EngineOptions {
     ) -> Result<Model, StartError> {
         let own = package.config.context;
         if self.context.is_some_and(|context| context > own) {
-            let message = format!("the model's context is {own} tokens");
+            let message = format!("the model's is {own} tokens; ask for no more");
             return Err(StartError::Option { field: "context", message });
         }
         let threads = self.threads.unwrap_or_else(|| Machine::detect().physical_cores);
-        let team = Arc::new(Team::new(threads)?);
+        let team = Team::new(threads).map_err(|error| match error {
+            TeamError::Threads(_) => {
+                StartError::Option { field: "threads", message: error.to_string() }
+            }
+            error => error.into(),
+        })?;
+        let team = Arc::new(team);
         Ok(Model::load(package, team, self.context.unwrap_or(own), progress)?)
     }
 
@@ -161,7 +172,8 @@ impl EngineOptions {
     pub(crate) fn resolve(&self, package: &Package, model: &Model) -> Result<Plan, StartError> {
         let mut geometry = model.kv_geometry();
         geometry.kv_type = self.kv_type.unwrap_or(geometry.kv_type);
-        let pages = self.pages(geometry)?;
+        let memory_bytes = Machine::detect().memory_bytes;
+        let pages = self.pages(geometry, memory_bytes)?;
         let positive = |field, value| match value {
             0 => Err(StartError::Option { field, message: "must be at least 1".to_string() }),
             value => Ok(value),
@@ -174,6 +186,7 @@ impl EngineOptions {
             context: positive("context", self.context.unwrap_or(context).min(context))?,
             vocab: model.config().vocab,
             kv_budget_bytes: (pages * geometry.page_bytes()) as u64,
+            memory_bytes,
             page_bytes: geometry.page_bytes(),
             kv_type: match geometry.kv_type {
                 KvType::F32 => "f32",
@@ -182,10 +195,10 @@ impl EngineOptions {
             threads: team.threads(),
             isa: team.isa().name(),
             numerics_id: model.numerics_id(geometry.kv_type),
-            max_running: positive("max_running", or(self.max_running, MAX_RUNNING))?,
-            max_queue: positive("max_queue", or(self.max_queue, MAX_QUEUE))?,
-            chunk_tokens: positive("chunk_tokens", or(self.chunk_tokens, CHUNK_TOKENS))?,
-            answer_tokens: positive("answer_tokens", or(self.answer_tokens, ANSWER_TOKENS))?,
+            max_running: positive("max running", or(self.max_running, MAX_RUNNING))?,
+            max_queue: or(self.max_queue, MAX_QUEUE),
+            chunk_tokens: positive("chunk tokens", or(self.chunk_tokens, CHUNK_TOKENS))?,
+            answer_tokens: positive("answer tokens", or(self.answer_tokens, ANSWER_TOKENS))?,
             prompt_cache: self.prompt_cache,
         };
         let request = RequestLimits {
@@ -204,14 +217,14 @@ impl EngineOptions {
     }
 
     /// Pages of the KV memory's budget.
-    fn pages(&self, geometry: KvGeometry) -> Result<usize, StartError> {
+    fn pages(&self, geometry: KvGeometry, memory_bytes: u64) -> Result<usize, StartError> {
         let page_bytes = geometry.page_bytes() as u64;
-        let default = || Machine::detect().memory_bytes / KV_MEMORY_SHARE;
-        let budget = self.kv_bytes.unwrap_or_else(default);
+        let budget = self.kv_bytes.unwrap_or(memory_bytes / KV_MEMORY_SHARE);
         let pages = usize::try_from(budget / page_bytes).unwrap_or(PAGES_MAX).min(PAGES_MAX);
         if pages < 2 {
-            let message = format!("{budget} bytes hold no two pages of {page_bytes} bytes");
-            return Err(StartError::Option { field: "kv_bytes", message });
+            let least = 2 * page_bytes;
+            let message = format!("{budget} bytes are too few; this model needs {least} or more");
+            return Err(StartError::Option { field: "kv budget", message });
         }
         Ok(pages)
     }

@@ -251,7 +251,8 @@ pub enum SubmitError {
     /// Too many requests wait.
     #[error("the queue is full; try again in {retry_after_s} s")]
     QueueFull {
-        /// An estimate of when a place will be free, in whole seconds.
+        /// An estimate of when half of the queue will have drained, from the throughput of
+        /// the last requests; in whole seconds, from 1 to 60.
         retry_after_s: u64,
     },
     /// The prompt leaves no room for an answer.

@@ -15,11 +15,14 @@ use cache::{Timestamp, Verdict};
 use kernels::KvStore;
 use package::Package;
 
+use crate::drain::DrainRate;
 use crate::kv_memory::KvMemory;
 use crate::model::{Batch, Model};
 use crate::output::OutputText;
 use crate::random;
-use crate::request::{EngineError, Event, FinishReason, RequestLimits, TokenInfo, TokenLogprobs};
+use crate::request::{
+    EngineError, Event, FinishReason, Request, RequestLimits, TokenInfo, TokenLogprobs,
+};
 use crate::running::{Choice, Clock, Prefix, Running, Waiting};
 use crate::sampler::{ChoiceState, LogSoftmax, Sampler, are_numbers};
 use crate::sequence::{By, Sequence};
@@ -40,6 +43,30 @@ pub(crate) struct Limits {
     pub(crate) chunk_tokens: usize,
     /// Whether prefixes are kept at all.
     pub(crate) prompt_cache: bool,
+}
+
+/// What requests take of the limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    answers: usize,
+    pages: usize,
+    /// Requests that wait for others to end.
+    pub(crate) waiting: usize,
+}
+
+impl Load {
+    /// Adds a request if it can run beside the others and none waits before it. Alone, every
+    /// request can that [`RequestLimits::check`] found good.
+    pub(crate) fn add(&mut self, request: &Request, limits: &Limits) -> bool {
+        let answers = self.answers + request.choices;
+        let pages = self.pages + limits.request.pages_needed(request);
+        let full = answers > limits.running || pages > limits.request.pages;
+        if self.waiting > 0 || full && self.answers > 0 {
+            return false;
+        }
+        (self.answers, self.pages) = (answers, pages);
+        true
+    }
 }
 
 /// What an observer is shown of a step.
@@ -79,6 +106,7 @@ pub(crate) struct Scheduler {
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
     rate: PrefillRate,
+    drain: DrainRate,
     stats: EngineStats,
     now: Timestamp,
 }
@@ -94,6 +122,7 @@ impl Scheduler {
             waiting: VecDeque::new(),
             running: Vec::new(),
             rate: PrefillRate::default(),
+            drain: DrainRate::default(),
             stats: EngineStats::default(),
             now: wall_clock(),
         }
@@ -121,6 +150,7 @@ impl Scheduler {
 
     /// Drops who went away, admits who fits, and runs one step.
     pub(crate) fn step(&mut self, model: &mut Model, observer: &mut Observer<'_>) {
+        let started = Instant::now();
         self.now = wall_clock();
         self.drop_cancelled();
         self.admit();
@@ -129,7 +159,9 @@ impl Scheduler {
             self.stats.steps += 1;
             self.run(model, &plan, observer);
         }
+        let running = self.running.len();
         self.running.retain(|running| !running.ended);
+        self.drain.note(started.elapsed(), running - self.running.len());
     }
 
     /// Counters and gauges as of now.
@@ -145,6 +177,7 @@ impl Scheduler {
             tokens_cached: cached.tokens,
             ghosts: cached.ghosts,
             kv_saturated: pool.store().saturated(),
+            request_s: self.drain.request_s(),
             ..self.stats.clone()
         }
     }
@@ -167,18 +200,32 @@ impl Scheduler {
     /// Admits in the order of arrival, as long as answers and pages are left.
     fn admit(&mut self) {
         while let Some(next) = self.waiting.front() {
-            let answers: usize = self.running.iter().map(|other| other.request.choices).sum();
-            let promised: usize = self.running.iter().map(|other| other.pages_reserved).sum();
-            let needed = self.limits.request.pages_needed(&next.request);
-            let full = answers + next.request.choices > self.limits.running
-                || promised + needed > self.memory.pool().pages();
-            if full && !self.running.is_empty() {
+            if !self.load().add(&next.request, &self.limits) {
                 return;
             }
+            let needed = self.limits.request.pages_needed(&next.request);
             if let Some(waiting) = self.waiting.pop_front() {
                 self.start(waiting, needed);
             }
         }
+    }
+
+    /// What the running requests take.
+    fn load(&self) -> Load {
+        Load {
+            answers: self.running.iter().map(|running| running.request.choices).sum(),
+            pages: self.running.iter().map(|running| running.pages_reserved).sum(),
+            waiting: 0,
+        }
+    }
+
+    /// What running requests take, and those that the next step will admit.
+    pub(crate) fn expected_load(&self) -> Load {
+        let mut load = self.load();
+        let fits = |next: &&Waiting| load.add(&next.request, &self.limits);
+        let fitting = self.waiting.iter().take_while(fits).count();
+        load.waiting = self.waiting.len() - fitting;
+        load
     }
 
     /// Finds the request's prefix and lets it run.
@@ -220,7 +267,7 @@ impl Scheduler {
         self.running.push(running);
     }
 
-    fn find_prefix(&mut self, request: &crate::Request) -> Prefix {
+    fn find_prefix(&mut self, request: &Request) -> Prefix {
         let tokens = request.prompt.len();
         let none = |verdict| Prefix { pages: Vec::new(), reused: 0, verdict, pin: None };
         if !request.use_cache || !self.limits.prompt_cache {
@@ -460,7 +507,7 @@ impl Scheduler {
         if open == 0 && running.choices.len() == running.request.choices {
             let done = running.done(self.rate.lost_ms(&running.verdict));
             running.send(done);
-            self.stats.note_done(running.clock.admitted.elapsed());
+            self.stats.requests_done += 1;
             self.end(index);
         }
     }

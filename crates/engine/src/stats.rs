@@ -1,7 +1,5 @@
 //! Counters and gauges of the engine.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 /// What the engine did since its start, and what it holds now.
@@ -37,16 +35,8 @@ pub struct EngineStats {
     pub reused_tokens: u64,
     /// Tokens drawn.
     pub output_tokens: u64,
-    /// How long answered requests ran, in seconds: a mean in which recent ones weigh more;
-    /// `None` before the first.
+    /// Time in which the engine computed for each request that ended, in seconds: the
+    /// inverse of its throughput while busy. A mean in which the last twenty or so requests
+    /// weigh most; `None` before the first.
     pub request_s: Option<f64>,
-}
-
-impl EngineStats {
-    /// A request was answered in full.
-    pub(crate) fn note_done(&mut self, ran: Duration) {
-        self.requests_done += 1;
-        let ran_s = ran.as_secs_f64();
-        self.request_s = Some(self.request_s.map_or(ran_s, |mean| 0.8 * mean + 0.2 * ran_s));
-    }
 }

@@ -42,6 +42,7 @@ fn a_damaged_model_fails_every_request_and_lives_on() {
         assert_eq!(failed, EngineError::NotNumbers);
         assert!(failed.to_string().contains("the weights are damaged"));
     }
+    engine.shutdown();
     let stats = engine.stats();
     assert_eq!((stats.requests_failed, stats.requests_done, stats.pages_cached), (4, 0, 0));
     assert_eq!(stats.pages_free, stats.pages);
@@ -65,5 +66,6 @@ fn a_damaged_row_fails_only_who_uses_it() {
     for events in running {
         assert_eq!(wait(events).unwrap().answers, expected);
     }
+    engine.shutdown();
     assert_eq!(engine.stats().requests_failed, 1);
 }

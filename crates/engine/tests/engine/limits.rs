@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use engine::{
-    CHOICES_MAX, EngineError, EngineOptions, Event, FinishReason, Request, Sampling, StartError,
-    SubmitError,
+    CHOICES_MAX, Engine, EngineError, EngineOptions, Event, Events, FinishReason, Request,
+    Sampling, StartError, SubmitError,
 };
 
 use crate::{greedy, options, prompt, run, start, wait};
@@ -85,15 +85,26 @@ fn too_many_answers_are_told_how_many_would_fit() {
 
 #[test]
 fn options_that_cannot_be_are_refused_by_field() {
-    let refused = |options| match engine::Engine::start(crate::llama(), options, &|_, _| {}) {
+    let refused = |options| match Engine::start(crate::llama(), options, &|_, _| {}) {
         Err(StartError::Option { field, .. }) => field,
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("started"),
     };
     assert_eq!(refused(EngineOptions { context: Some(1 << 20), ..options() }), "context");
-    assert_eq!(refused(EngineOptions { kv_bytes: Some(100), ..options() }), "kv_bytes");
-    assert_eq!(refused(EngineOptions { max_running: Some(0), ..options() }), "max_running");
-    assert_eq!(refused(EngineOptions { chunk_tokens: Some(0), ..options() }), "chunk_tokens");
+    assert_eq!(refused(EngineOptions { kv_bytes: Some(100), ..options() }), "kv budget");
+    assert_eq!(refused(EngineOptions { max_running: Some(0), ..options() }), "max running");
+    assert_eq!(refused(EngineOptions { chunk_tokens: Some(0), ..options() }), "chunk tokens");
+    assert_eq!(refused(EngineOptions { threads: Some(0), ..options() }), "threads");
+    assert_eq!(refused(EngineOptions { threads: Some(5000), ..options() }), "threads");
+}
+
+#[test]
+fn a_kv_budget_beyond_the_memory_can_be_seen() {
+    let engine = start(EngineOptions { kv_bytes: Some(1 << 33), ..options() });
+    let memory_bytes = engine::Machine::detect().memory_bytes;
+    assert_eq!(engine.info().memory_bytes, memory_bytes);
+    let engine = start(EngineOptions { kv_bytes: None, ..options() });
+    assert!(engine.info().kv_budget_bytes <= memory_bytes / engine::KV_MEMORY_SHARE);
 }
 
 /// A request that runs as long as the small model's context allows.
@@ -101,24 +112,79 @@ fn long() -> Request {
     greedy(&prompt(5, 2), 120)
 }
 
+/// Submits requests faster than they are answered.
+fn until_refused(engine: &Engine, request: &Request, accepted: &mut Vec<Events>) -> SubmitError {
+    loop {
+        match engine.submit(request.clone()) {
+            Ok(events) => accepted.push(events),
+            Err(error) => return error,
+        }
+        assert!(accepted.len() < 10_000, "the queue has no end");
+    }
+}
+
 #[test]
 fn a_full_queue_says_when_to_come_again() {
     let engine = start(EngineOptions { max_running: Some(1), max_queue: Some(2), ..options() });
     let mut accepted = Vec::new();
-    let retry_after_s = loop {
-        match engine.submit(long()) {
-            Ok(events) => accepted.push(events),
-            Err(SubmitError::QueueFull { retry_after_s }) => break retry_after_s,
-            Err(other) => panic!("{other}"),
-        }
-        assert!(accepted.len() < 10_000, "the queue has no end");
-    };
+    let refused = until_refused(&engine, &long(), &mut accepted);
+    let SubmitError::QueueFull { retry_after_s } = refused else { panic!("{refused}") };
     assert!((1..=60).contains(&retry_after_s));
-    assert!(accepted.len() >= 2);
+    assert!(accepted.len() >= 3);
     for events in accepted {
         wait(events).unwrap();
     }
     run(&engine, long());
+}
+
+#[test]
+fn a_queue_of_none_takes_who_can_run_at_once() {
+    let engine = start(EngineOptions { max_running: Some(3), max_queue: Some(0), ..options() });
+    for _ in 0..3 {
+        // At once, before the engine's thread may have seen the first.
+        let mut taken = vec![engine.submit(Request { choices: 2, ..long() }).unwrap()];
+        taken.push(engine.submit(long()).unwrap());
+        let refused = until_refused(&engine, &long(), &mut taken);
+        assert_eq!(refused, SubmitError::QueueFull { retry_after_s: 1 });
+        for events in taken {
+            wait(events).unwrap();
+        }
+        eventually("the places are free", || engine.stats().running == 0);
+    }
+}
+
+#[test]
+fn places_to_run_are_not_places_in_the_queue() {
+    let engine = start(EngineOptions { max_running: Some(4), max_queue: Some(2), ..options() });
+    let mut taken: Vec<_> = (0..6).map(|_| engine.submit(long()).unwrap()).collect();
+    let refused = until_refused(&engine, &long(), &mut taken);
+    assert!(matches!(refused, SubmitError::QueueFull { .. }));
+    for events in taken {
+        wait(events).unwrap();
+    }
+}
+
+/// One place and a long queue: when half of it should have drained, about half has.
+#[test]
+fn the_time_to_come_again_is_when_half_of_the_queue_has_drained() {
+    const QUEUE: usize = 60;
+    let options = EngineOptions { max_running: Some(1), max_queue: Some(QUEUE), ..options() };
+    let engine = start(EngineOptions { threads: Some(1), ..options });
+    let slow = || Request { choices: 64, logprobs: Some(64), ..long() };
+    for _ in 0..5 {
+        run(&engine, slow());
+    }
+    let start = Instant::now();
+    let mut taken = Vec::new();
+    let refused = until_refused(&engine, &slow(), &mut taken);
+    let SubmitError::QueueFull { retry_after_s } = refused else { panic!("{refused}") };
+    for events in taken {
+        wait(events).unwrap();
+    }
+    let half_s = start.elapsed().as_secs_f64() / 2.0;
+    // Whole seconds, on a machine that others use too.
+    let told_s = retry_after_s as f64;
+    assert!((half_s / 3.0..3.0 * half_s + 1.0).contains(&told_s), "{told_s} s, but {half_s} s");
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
