@@ -1,6 +1,7 @@
 """The command line: schemas, exit codes, and a reader that goes away."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -59,6 +60,84 @@ def test_tokenize_gives_ids_texts_and_bytes(default_model):
     assert report["ids"] == [token["id"] for token in report["tokens"]]
     joined = b"".join(bytes(token["bytes"]) for token in report["tokens"])
     assert joined.decode() == text
+
+
+SYSTEM = "You are a helpful agent.\nCurrent time: 10:00:01\nTools: none. Be brief."
+
+
+def chat(system: str, *turns: str) -> dict:
+    said = [{"role": ["user", "assistant"][i % 2], "content": turn} for i, turn in enumerate(turns)]
+    return {"messages": [{"role": "system", "content": system}, *said]}
+
+
+def why(folder, first, second, *options: str) -> dict:
+    """The document of `refrain why` for two bodies, or for two texts."""
+    paths = []
+    for name, request in [("a", first), ("b", second)]:
+        text = request if isinstance(request, str) else json.dumps(request)
+        paths.append(folder / (name + (".txt" if request is text else ".json")))
+        paths[-1].write_text(text, encoding="utf-8")
+    files = ["--prompt", str(paths[0]), "--against", str(paths[1])]
+    return document("why", "smollm2", *files, *options)
+
+
+def test_why_names_what_changed(default_model, tmp_path):
+    changed = SYSTEM.replace(":01", ":02")
+    report = why(tmp_path, chat(SYSTEM, "Why?"), chat(changed, "Why?"))
+    assert report["schema"] == "refrain.why/1"
+    seen, stop = report["verdict"], report["verdict"]["stop"]
+    assert stop["reason"] == "different_token"
+    assert (stop["cached"]["text"], stop["request"]["text"]) == ("1", "2")
+    start, end = stop["chars"]
+    assert (stop["message"], stop["role"], changed[start:end]) == (0, "system", "2")
+    assert seen["reused_tokens"] + seen["computed_tokens"] == seen["prompt_tokens"]
+    assert seen["compared_with"].endswith("a.json")
+    assert report["hint"] == "number"
+
+
+def test_why_agrees_with_the_server(server, tmp_path):
+    pairs = [
+        (chat(SYSTEM, "Why?"), chat(SYSTEM, "Why?")),
+        (chat(SYSTEM, "Why?"), chat(SYSTEM, "Why not?")),
+        (chat(SYSTEM, "Why?"), chat(SYSTEM, "Why?", "So.", "Oh.")),
+        ({"prompt": "Once upon a time"}, {"prompt": "Once upon  a time"}),
+    ]
+    with server.http() as http:
+        for index, pair in enumerate(pairs):
+            path = "/v1/completions" if "prompt" in pair[0] else "/v1/chat/completions"
+            options = {"max_tokens": 1, "cache_salt": f"why {index}"}
+            answers = [http.post(path, json=body | options).json() for body in pair]
+            expected = answers[1]["refrain"]["verdict"]
+            assert expected["compared_with"] == answers[0]["id"]
+            found = why(tmp_path, *pair)["verdict"]
+            assert found | {"compared_with": ""} == expected | {"compared_with": ""}
+
+
+def test_why_reads_anthropic_bodies_and_texts(default_model, tmp_path):
+    anthropic = {
+        "system": [{"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}],
+    }
+    report = why(tmp_path, anthropic, chat(SYSTEM, "Why?"))
+    assert report["prompt"]["read_as"] == "anthropic_messages"
+    assert report["verdict"]["stop"]["reason"] == "end_of_prompt"
+    report = why(tmp_path, "Once upon a time", "Once upon a time there was")
+    assert report["against"]["read_as"] == "text"
+    assert report["verdict"]["stop"]["reason"] == "end_of_cached"
+
+
+def test_why_prints_for_people(default_model, tmp_path):
+    why(tmp_path, chat(SYSTEM, "Why?"), chat(SYSTEM.replace(":01", ":02"), "Why?"))
+    files = ["--prompt", str(tmp_path / "a.json"), "--against", str(tmp_path / "b.json")]
+    utf8 = os.environ | {"LC_ALL": "C.UTF-8"}
+    lines = command("why", "smollm2", *files, env=utf8).stdout.splitlines()
+    labels = [line[:9].strip() for line in lines]
+    assert labels == ["reused", "stopped", "where", "", "lost", "hint", "note"]
+    assert "10:00:0[1→2]⏎Tools" in lines[3]
+    assert all(len(line) <= 80 for line in lines), lines
+    (tmp_path / "a.json").write_text("{}", encoding="utf-8")
+    said = command("why", "smollm2", *files, check=1).stderr
+    assert "a.json" in said and "messages" in said
 
 
 def test_bench_names_its_tests_as_llama_bench_does(default_model):

@@ -28,7 +28,7 @@ use crate::sampler::{ChoiceState, LogSoftmax, Sampler, are_numbers};
 use crate::sequence::{By, Sequence};
 use crate::stats::EngineStats;
 use crate::taps::NoTaps;
-use crate::verdict::{self, PrefillRate};
+use crate::verdict::PrefillRate;
 
 /// Prompt rows in one step when logits of all of them are wanted, to bound their memory.
 const LOGIT_ROWS_MAX: usize = 64;
@@ -279,7 +279,7 @@ impl Scheduler {
         let hit = self.memory.lookup(&request.namespace, &request.prompt, &request.id, self.now);
         let mut verdict = hit.verdict;
         let map = request.prompt_map.as_ref();
-        verdict::complete(&mut verdict, &self.package.tokenizer, map);
+        doctor::complete(&mut verdict, &self.package.tokenizer, map);
         Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin) }
     }
 

@@ -1,33 +1,8 @@
-//! Completing a verdict: the cache knows ids, the engine has the tokenizer, the map of the
-//! prompt, and a clock.
+//! What a verdict's stop cost, which takes a clock.
 
 use std::time::Duration;
 
-use cache::{Reason, TokenText, Verdict};
-use package::{PromptMap, Tokenizer};
-
-/// Fills in the texts of the tokens, and the message that the stop lies in.
-pub(crate) fn complete(verdict: &mut Verdict, tokenizer: &Tokenizer, map: Option<&PromptMap>) {
-    let stop = &mut verdict.stop;
-    for token in [&mut stop.cached, &mut stop.request].into_iter().flatten() {
-        token.text = text(tokenizer, token);
-    }
-    if stop.reason != Reason::DifferentToken {
-        return;
-    }
-    if let Some(map) = map {
-        let location = map.locate(stop.at..stop.at + 1);
-        stop.message = location.message;
-        stop.role = Some(location.role);
-        stop.chars = location.chars;
-    }
-}
-
-/// A token's text; bytes that are no whole characters show as U+FFFD.
-fn text(tokenizer: &Tokenizer, token: &TokenText) -> Option<String> {
-    let bytes = tokenizer.bytes(token.id)?;
-    Some(String::from_utf8_lossy(bytes).into_owned())
-}
+use cache::{Reason, Verdict};
 
 /// This server's measured prefill time per token: recent steps weigh more, larger steps
 /// weigh by their rows.

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Pull(PullArguments),
     /// Show the tokens of a text
     Tokenize(TokenizeArguments),
+    /// Say what one prompt reuses after another, and why not more, without a server
+    Why(WhyArguments),
     /// Measure prefill and decode speed
     Bench(BenchArguments),
     /// Check a promise on a model
@@ -238,6 +240,32 @@ pub(crate) struct TokenizeArguments {
     #[arg(required = true, num_args = 1..=2, value_name = "TEXT")]
     pub(crate) words: Vec<String>,
     /// One JSON document (schema refrain.tokenize/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A file holds the body of a request, as OpenAI's or Anthropic's clients send it ({\"messages\": …}
+or {\"prompt\": …}), or else a plain text. Only the model's tokenizer and chat template are read.
+The verdict is of the prompts alone: a server also keeps the first one's answer.
+
+Examples:
+  refrain why --prompt a.json --against b.json
+  refrain why ./model.gguf --prompt before.txt --against after.txt --json")]
+pub(crate) struct WhyArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// The request that came first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompt: PathBuf,
+    /// The request that comes after it, whose verdict this is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: PathBuf,
+    /// The date that the chat template prints, instead of today's
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) template_date: Option<String>,
+    /// One JSON document (schema refrain.why/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

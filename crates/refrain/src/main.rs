@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => commands::trace::run(&arguments, &terminal),
         Command::Pull(arguments) => commands::pull::run(&arguments, &terminal),
         Command::Tokenize(arguments) => commands::tokenize::run(&arguments, &terminal),
+        Command::Why(arguments) => commands::why::run(&arguments, &terminal),
         Command::Bench(arguments) => commands::bench::run(&arguments, &terminal),
         Command::Check(arguments) => commands::check::run(&arguments, &terminal),
     };

@@ -9,8 +9,9 @@ const WIDTH_PIPED: usize = 80;
 /// Narrower and wider terminals are written to as if they were so.
 const WIDTH_RANGE: std::ops::RangeInclusive<usize> = 40..=120;
 /// How the characters that Refrain writes are written where only ASCII can be shown.
-const ASCII: [(char, &str); 12] = [
+const ASCII: [(char, &str); 13] = [
     ('…', "..."),
+    ('⏎', "\\n"),
     ('×', "x"),
     ('·', "*"),
     ('−', "-"),

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use doctor::PromptError;
 use engine::{EngineError, SubmitError};
 use serde_json::{Value, json};
 
@@ -105,6 +106,12 @@ impl ApiError {
         json!({"error": {
             "message": self.message, "type": self.kind, "param": self.param, "code": self.code,
         }})
+    }
+}
+
+impl From<PromptError> for ApiError {
+    fn from(error: PromptError) -> Self {
+        Self::bad_request(error.field, error.message)
     }
 }
 

@@ -1,14 +1,13 @@
 //! Taking typed fields out of a request, so that every error names its field and every field
 //! that nothing took can be reported as ignored.
 
+use doctor::{PromptError, shown};
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 
 const IGNORED_MAX: usize = 32;
 const IGNORED_CHARS_MAX: usize = 64;
-/// Of a value that is wrong, an error shows this much.
-const SHOWN_CHARS_MAX: usize = 40;
 
 /// The fields of a request that have not been taken yet. A field that is `null` counts as absent,
 /// as OpenAI's clients send it.
@@ -155,44 +154,7 @@ fn in_range<T: PartialOrd + std::fmt::Display>(
     Err(ApiError::bad_request(name, format!("'{name}' must be {wanted}, and is {number}")))
 }
 
-fn shown(value: &impl std::fmt::Display) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
 /// The error for a value of the wrong type.
 pub(crate) fn wrong_type(name: &str, wanted: &str, found: &Value) -> ApiError {
-    let found = match found {
-        Value::String(_) => "a string".to_owned(),
-        Value::Array(_) => "an array".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
-        plain => shown(plain),
-    };
-    ApiError::bad_request(name, format!("'{name}' must be {wanted}, and is {found}"))
-}
-
-/// The token ids in the array field `name`, each below `vocabulary`.
-pub(crate) fn token_ids(
-    name: &str,
-    values: &[Value],
-    vocabulary: usize,
-) -> Result<Vec<u32>, ApiError> {
-    let one = |value: &Value| match value.as_u64() {
-        None => {
-            let value = shown(value);
-            Err(ApiError::bad_request(
-                name,
-                format!("'{name}' holds {value}, which is no token id"),
-            ))
-        }
-        Some(id) if id < vocabulary as u64 => Ok(id as u32),
-        Some(id) => {
-            let message = format!("'{name}' holds id {id}; the vocabulary has {vocabulary}");
-            Err(ApiError::bad_request(name, message))
-        }
-    };
-    values.iter().map(one).collect()
+    PromptError::wrong_type(name, wanted, found).into()
 }

@@ -6,7 +6,6 @@
 
 mod body;
 mod connections;
-mod conversation;
 mod error;
 mod fields;
 mod openai;

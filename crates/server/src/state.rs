@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
+use doctor::PromptMaker;
 use engine::{Engine, Events, Request};
-use package::{Encoding, Package};
+use package::{Encoding, Package, PromptMap};
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
@@ -86,6 +88,25 @@ impl App {
             return Err(ApiError::context_exceeded(field, tokens_min, context));
         }
         tokenizer.encode(text, bos).map_err(|error| ApiError::bad_request(field, error.to_string()))
+    }
+
+    /// Renders and tokenizes a checked conversation. The map tells which tokens came from which
+    /// message.
+    pub(crate) fn encode_chat(
+        &self,
+        messages: &[Value],
+        variables: &Map<String, Value>,
+    ) -> Result<(Encoding, PromptMap), ApiError> {
+        let maker = PromptMaker {
+            tokenizer: &self.package.tokenizer,
+            chat_template: self.package.chat_template.as_ref(),
+            date: self.options.template_date.as_deref(),
+        };
+        let rendered = maker.render(messages, None, variables)?;
+        // The template itself places the token that begins a text.
+        let encoding = self.encode(&rendered.text, false, "messages")?;
+        let map = PromptMap::new(&rendered, &encoding);
+        Ok((encoding, map))
     }
 
     pub(crate) fn submit(&self, request: Request, field: &str) -> Result<Events, ApiError> {

@@ -10,3 +10,4 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod tokenize;
 pub(crate) mod trace;
+pub(crate) mod why;

@@ -11,10 +11,10 @@ use super::job::{Answer, Job, finish_reason};
 use super::logprobs;
 use super::parameters::Parameters;
 use super::stream::{self, Header, Shape};
+use crate::body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::state::{App, namespace, new_id, now_s};
-use crate::{body, conversation};
 
 const TOP_LOGPROBS_MAX: usize = 20;
 
@@ -53,7 +53,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
 
 pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     refuse_unsupported(&mut fields)?;
-    let messages = conversation::check(fields.array("messages")?)?;
+    let messages = doctor::check_messages(fields.array("messages")?)?;
     let variables = fields.object("chat_template_kwargs")?.unwrap_or_default();
     let parameters = Parameters::take(&mut fields)?;
     let limit = fields.count("max_completion_tokens", 1, usize::MAX)?;
@@ -114,7 +114,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
 }
 
 fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
-    let (encoding, map) = conversation::encode(app, &call.messages, &call.variables)?;
+    let (encoding, map) = app.encode_chat(&call.messages, &call.variables)?;
     let parameters = call.parameters;
     Ok(Request {
         id,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use doctor::TextPrompt;
 use engine::Request;
 use serde_json::{Value, json};
 
@@ -13,26 +14,20 @@ use super::parameters::Parameters;
 use super::stream::{self, Echo, Header, Shape};
 use crate::body;
 use crate::error::ApiError;
-use crate::fields::{Fields, token_ids, wrong_type};
+use crate::fields::Fields;
 use crate::state::{App, namespace, new_id, now_s};
 
-const PROMPTS_MAX: usize = 128;
 const LOGPROBS_MAX: usize = 20;
 /// OpenAI's default for this endpoint.
 const MAX_TOKENS_DEFAULT: usize = 16;
 
 pub(super) struct TextCall {
-    prompts: Vec<Prompt>,
+    prompts: Vec<TextPrompt>,
     parameters: Parameters,
     max_tokens: usize,
     logprobs: Option<usize>,
     echo: bool,
     ignored: Vec<String>,
-}
-
-pub(super) enum Prompt {
-    Text(String),
-    Ids(Vec<Value>),
 }
 
 pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
@@ -73,7 +68,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
         fields.refuse(name, "constrained answers do not work yet")?;
     }
     fields.refuse("response_format", "constrained answers do not work yet")?;
-    let prompts = parse_prompts(fields.value("prompt"))?;
+    let prompts = TextPrompt::parse(fields.value("prompt"))?;
     let parameters = Parameters::take(&mut fields)?;
     if let Some(best_of) = fields.count("best_of", 1, usize::MAX)?
         && best_of != parameters.choices
@@ -89,36 +84,11 @@ pub(super) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored: fields.ignored() })
 }
 
-fn parse_prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
-    let values = match value {
-        None => return Err(ApiError::bad_request("prompt", "'prompt' is missing")),
-        Some(Value::String(text)) => return Ok(vec![Prompt::Text(text)]),
-        Some(Value::Array(values)) => values,
-        Some(other) => return Err(wrong_type("prompt", "a string or an array", &other)),
-    };
-    if values.is_empty() {
-        return Err(ApiError::bad_request("prompt", "'prompt' is an empty array"));
-    }
-    if values[0].is_number() {
-        return Ok(vec![Prompt::Ids(values)]);
-    }
-    if values.len() > PROMPTS_MAX {
-        let message = format!("'prompt' may hold at most {PROMPTS_MAX} prompts");
-        return Err(ApiError::bad_request("prompt", message));
-    }
-    let one = |value: Value| match value {
-        Value::String(text) => Ok(Prompt::Text(text)),
-        Value::Array(ids) => Ok(Prompt::Ids(ids)),
-        other => Err(wrong_type("prompt", "an array of strings or of arrays of ids", &other)),
-    };
-    values.into_iter().map(one).collect()
-}
-
-fn tokenize(app: &App, prompts: &[Prompt]) -> Result<Vec<Vec<u32>>, ApiError> {
+fn tokenize(app: &App, prompts: &[TextPrompt]) -> Result<Vec<Vec<u32>>, ApiError> {
     let tokenizer = &app.package.tokenizer;
-    let one = |prompt: &Prompt| match prompt {
-        Prompt::Text(text) => app.encode(text, true, "prompt").map(|encoding| encoding.ids),
-        Prompt::Ids(ids) => token_ids("prompt", ids, tokenizer.vocab_size()),
+    let one = |prompt: &TextPrompt| match prompt {
+        TextPrompt::Text(text) => app.encode(text, true, "prompt").map(|encoding| encoding.ids),
+        TextPrompt::Ids(ids) => Ok(doctor::token_ids("prompt", ids, tokenizer.vocab_size())?),
     };
     prompts.iter().map(one).collect()
 }

@@ -4,7 +4,7 @@ use engine::Sampling;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::fields::{Fields, token_ids, wrong_type};
+use crate::fields::{Fields, wrong_type};
 
 const STOP_STRINGS_MAX: usize = 16;
 const STOP_STRING_BYTES_MAX: usize = 4096;
@@ -140,7 +140,7 @@ fn take_stop_ids(fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
         let message = format!("'stop_token_ids' may hold at most {STOP_STRINGS_MAX} ids");
         return Err(ApiError::bad_request("stop_token_ids", message));
     }
-    token_ids("stop_token_ids", &values, u32::MAX as usize)
+    Ok(doctor::token_ids("stop_token_ids", &values, u32::MAX as usize)?)
 }
 
 fn take_include_usage(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {

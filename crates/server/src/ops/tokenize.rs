@@ -5,10 +5,10 @@ use axum::body::Body;
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
+use crate::body;
 use crate::error::ApiError;
-use crate::fields::{Fields, token_ids};
+use crate::fields::Fields;
 use crate::state::App;
-use crate::{body, conversation};
 
 /// A text may be longer than the context here, but not by much more than anyone wants to count.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -28,8 +28,8 @@ fn tokenize_fields(app: &App, fields: &mut Fields) -> Result<Vec<u32>, ApiError>
             let message = "give either 'prompt' or 'messages', not both";
             return Err(ApiError::bad_request("prompt", message));
         }
-        let messages = conversation::check(Some(messages))?;
-        return Ok(conversation::encode(app, &messages, &Map::new())?.0.ids);
+        let messages = doctor::check_messages(Some(messages))?;
+        return Ok(app.encode_chat(&messages, &Map::new())?.0.ids);
     }
     let bos = fields.boolean("add_special_tokens")?.unwrap_or(true);
     let Some(text) = fields.string("prompt")? else {
@@ -55,6 +55,6 @@ pub(crate) async fn detokenize(
     let values = fields
         .array("tokens")?
         .ok_or_else(|| ApiError::bad_request("tokens", "'tokens' is missing"))?;
-    let ids = token_ids("tokens", &values, app.package.tokenizer.vocab_size())?;
+    let ids = doctor::token_ids("tokens", &values, app.package.tokenizer.vocab_size())?;
     Ok(Json(json!({"prompt": app.package.tokenizer.decode(&ids, true)})))
 }

@@ -1,0 +1,39 @@
+//! Explaining: from what clients send to prompts, and from two prompts to the verdict that the
+//! second gets after the first.
+//!
+//! The server makes its prompts and completes its verdicts with this crate too, so what is said
+//! offline and what is said live come from one code. It never runs a model.
+//!
+//! ```no_run
+//! use doctor::{Prompt, PromptMaker};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = package::Package::open_text(std::path::Path::new("model.gguf"))?;
+//! let maker = PromptMaker {
+//!     tokenizer: &text.tokenizer,
+//!     chat_template: text.chat_template.as_ref(),
+//!     date: None,
+//! };
+//! let first = Prompt::read("a.txt", b"Once upon a time", maker)?;
+//! let second = Prompt::read("b.txt", b"Once upon a midnight dreary", maker)?;
+//! let verdict = doctor::why(&first, &second, maker.tokenizer);
+//! println!("{} of {} tokens reused", verdict.reused_tokens, verdict.prompt_tokens);
+//! # Ok(())
+//! # }
+//! ```
+
+mod anthropic;
+mod conversation;
+mod error;
+mod excerpt;
+mod hint;
+mod prompt;
+mod text_prompt;
+mod verdict;
+
+pub use conversation::{PromptMaker, check_messages};
+pub use error::{PromptError, shown};
+pub use excerpt::Excerpt;
+pub use hint::Hint;
+pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
+pub use text_prompt::{TextPrompt, token_ids};
+pub use verdict::{complete, why};

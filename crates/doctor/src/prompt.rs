@@ -1,0 +1,184 @@
+//! A prompt as a client's request makes it, from a file.
+
+use cache::Namespace;
+use package::PromptMap;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::anthropic;
+use crate::conversation::{PromptMaker, check_messages};
+use crate::error::PromptError;
+use crate::text_prompt::TextPrompt;
+
+/// A longer file is refused, as the server refuses a longer body.
+pub const PROMPT_BYTES_MAX: usize = 16 << 20;
+
+/// What a file was read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// The body of a chat request as OpenAI's clients send it.
+    OpenaiChat,
+    /// The body of a completion request as OpenAI's clients send it.
+    OpenaiCompletion,
+    /// The body of a message request as Anthropic's clients send it.
+    AnthropicMessages,
+    /// No request: the text is the prompt.
+    Text,
+}
+
+/// A request's prompt, and what of the request decides what it may reuse.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// What it is called in verdicts: `compared_with`.
+    pub name: String,
+    /// What it was read as.
+    pub shape: Shape,
+    /// Its token ids; at least one.
+    pub tokens: Vec<u32>,
+    /// Which message each token came from; only conversations have one.
+    pub map: Option<PromptMap>,
+    /// Whose prefixes it may reuse (`cache_salt`).
+    pub namespace: Namespace,
+    /// `false`: it neither reads nor feeds the cache (`cache_prompt`).
+    pub use_cache: bool,
+    /// Logits of all its rows are wanted (`echo` with `logprobs`), which reuse does not have.
+    pub wants_rows: bool,
+}
+
+impl Prompt {
+    /// Makes the prompt of the file `name` with these contents: the body of a request, as OpenAI's
+    /// or Anthropic's clients send it, or else a plain text. A file that is called `.json` must be
+    /// a body. A body with `system`, with blocks that only Anthropic has, or with tools that have
+    /// an `input_schema` is Anthropic's; its system prompt becomes message 0, and each result of a
+    /// tool a message of its own.
+    ///
+    /// # Errors
+    /// [`PromptError`] that names what cannot be read, and for an empty prompt.
+    pub fn read(name: &str, bytes: &[u8], maker: PromptMaker<'_>) -> Result<Prompt, PromptError> {
+        if bytes.len() > PROMPT_BYTES_MAX {
+            let message = format!("it is longer than {PROMPT_BYTES_MAX} bytes");
+            return Err(PromptError::new("", message));
+        }
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| PromptError::new("", format!("it is not UTF-8: {error}")))?;
+        let prompt = match body(name, text)? {
+            Some(body) => Prompt::of_body(name, body, maker)?,
+            None => {
+                let text = TextPrompt::Text(text.to_owned());
+                Prompt::plain(name, Shape::Text, text.encode(maker.tokenizer)?)
+            }
+        };
+        if prompt.tokens.is_empty() {
+            return Err(PromptError::new("", "the prompt is empty"));
+        }
+        Ok(prompt)
+    }
+
+    fn plain(name: &str, shape: Shape, tokens: Vec<u32>) -> Prompt {
+        Prompt {
+            name: name.to_owned(),
+            shape,
+            tokens,
+            map: None,
+            namespace: Namespace::default(),
+            use_cache: true,
+            wants_rows: false,
+        }
+    }
+
+    fn of_body(
+        name: &str,
+        mut body: Map<String, Value>,
+        maker: PromptMaker<'_>,
+    ) -> Result<Prompt, PromptError> {
+        // As the server does: a field that is null counts as absent.
+        body.retain(|_, value| !value.is_null());
+        let salt = match body.remove("cache_salt") {
+            None => None,
+            Some(Value::String(salt)) => Some(salt),
+            Some(other) => return Err(PromptError::wrong_type("cache_salt", "a string", &other)),
+        };
+        let use_cache = boolean(&mut body, "cache_prompt")?.unwrap_or(true);
+        let prompt = if !body.contains_key("messages") {
+            completion(name, body, maker)?
+        } else {
+            chat(name, body, maker)?
+        };
+        let namespace = salt.as_deref().map_or_else(Namespace::default, Namespace::from_salt);
+        Ok(Prompt { namespace, use_cache, ..prompt })
+    }
+}
+
+/// The request in a file; `None` where it is a text.
+fn body(name: &str, text: &str) -> Result<Option<Map<String, Value>>, PromptError> {
+    let must_be = name.to_ascii_lowercase().ends_with(".json");
+    let is_request =
+        |body: &Map<_, _>| body.contains_key("messages") || body.contains_key("prompt");
+    let problem = match serde_json::from_str(text) {
+        Ok(Value::Object(body)) if is_request(&body) => return Ok(Some(body)),
+        _ if !must_be => return Ok(None),
+        Ok(Value::Object(_)) => "it has neither 'messages' nor 'prompt'".to_owned(),
+        Ok(_) => "it is not a JSON object".to_owned(),
+        Err(error) => format!("it is not JSON: {error}"),
+    };
+    Err(PromptError::new("", problem))
+}
+
+fn completion(
+    name: &str,
+    mut body: Map<String, Value>,
+    maker: PromptMaker<'_>,
+) -> Result<Prompt, PromptError> {
+    let prompts = TextPrompt::parse(body.remove("prompt"))?;
+    let [prompt] = prompts.as_slice() else {
+        let message = "'prompt' holds several prompts; give one";
+        return Err(PromptError::new("prompt", message));
+    };
+    let echo = boolean(&mut body, "echo")?.unwrap_or(false);
+    let tokens = prompt.encode(maker.tokenizer)?;
+    let wants_rows = echo && body.contains_key("logprobs");
+    Ok(Prompt { wants_rows, ..Prompt::plain(name, Shape::OpenaiCompletion, tokens) })
+}
+
+fn chat(
+    name: &str,
+    mut body: Map<String, Value>,
+    maker: PromptMaker<'_>,
+) -> Result<Prompt, PromptError> {
+    let shape = match anthropic::is_anthropic(&body) {
+        true => Shape::AnthropicMessages,
+        false => Shape::OpenaiChat,
+    };
+    if shape == Shape::AnthropicMessages {
+        body = anthropic::to_openai(body)?;
+    }
+    let messages = match body.remove("messages") {
+        Some(Value::Array(messages)) => Some(messages),
+        Some(other) => return Err(PromptError::wrong_type("messages", "an array", &other)),
+        None => None,
+    };
+    let messages = check_messages(messages)?;
+    let variables = match body.remove("chat_template_kwargs") {
+        None => Map::new(),
+        Some(Value::Object(variables)) => variables,
+        Some(other) => {
+            return Err(PromptError::wrong_type("chat_template_kwargs", "an object", &other));
+        }
+    };
+    let tools = match body.remove("tools") {
+        None => None,
+        Some(Value::Array(tools)) => Some(tools).filter(|tools| !tools.is_empty()),
+        Some(other) => return Err(PromptError::wrong_type("tools", "an array", &other)),
+    };
+    let (encoding, map) = maker.chat(&messages, tools.map(Value::from).as_ref(), &variables)?;
+    Ok(Prompt { map: Some(map), ..Prompt::plain(name, shape, encoding.ids) })
+}
+
+fn boolean(body: &mut Map<String, Value>, name: &str) -> Result<Option<bool>, PromptError> {
+    match body.remove(name) {
+        None => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(value)),
+        Some(other) => Err(PromptError::wrong_type(name, "true or false", &other)),
+    }
+}
