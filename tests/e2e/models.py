@@ -72,3 +72,17 @@ def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
             file.write(tensor.tobytes())
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """The float32 tensors of a file."""
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    header.pop("__metadata__", None)
+    return {
+        name: np.frombuffer(body[slice(*entry["data_offsets"])], np.float32)
+        .reshape(entry["shape"])
+        .copy()
+        for name, entry in header.items()
+    }

@@ -185,6 +185,9 @@ Examples:
   refrain trace -p 'The cat sat on'
   refrain trace ./model.gguf -p 'The cat sat on' --layer 3 --head 1 --query 2
   refrain trace -p 'The cat sat on' --decode 2 --rows --top 3
+  refrain trace -p 'The cat sat on' --tensor 'blocks.0.attn.hook_pattern[0,0,-1]'
+  refrain trace -p 'The cat sat on' --save cat.safetensors
+  refrain trace -p 'The cat sat on' --compare pytorch.safetensors --tolerance 0.01
   refrain trace -p 'The cat sat on' --json | jq .attention.weights")]
 pub(crate) struct TraceArguments {
     #[arg(help = MODEL_HELP)]
@@ -219,7 +222,21 @@ pub(crate) struct TraceArguments {
     /// Threads that compute [default: the physical cores this process may use]
     #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// One JSON document (schema refrain.trace/1)
+    /// Show this tensor instead, by its name or alias, whole or in part: hook_embed[0,3,:8]; can be
+    /// given several times
+    #[arg(long, value_name = "NAME[SLICE]")]
+    pub(crate) tensor: Vec<String>,
+    /// Save all tensors, or those of --tensor, to a .safetensors, .npy or .json file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Compare with the tensors of a .safetensors, .npy or .json file; exits with 3 if one differs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
+    /// Largest difference of two numbers that --compare lets pass
+    #[arg(long, default_value_t = 1e-3, value_name = "X", value_parser = tolerance)]
+    pub(crate) tolerance: f64,
+    /// One JSON document (schema refrain.trace/1; refrain.tensors/1 with --tensor,
+    /// refrain.compare/1 with --compare)
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -321,6 +338,13 @@ pub(crate) struct CheckExactArguments {
     /// One JSON document (schema refrain.exact/1)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 => Ok(number),
+        _ => Err("must be a number, zero or more".to_owned()),
+    }
 }
 
 /// A number between `LOW` and `HIGH`.

@@ -28,7 +28,7 @@ pub(super) struct Collector<'a> {
     pub(super) spot: Spot,
     /// Whether the attention weights of all layers are wanted, or only those of the spot's.
     pub(super) all_patterns: bool,
-    pub(super) keep: &'a dyn Fn(&str) -> bool,
+    pub(super) keep: &'a dyn Fn(TapPoint) -> bool,
     /// Bytes that may still be kept.
     pub(super) room: usize,
     /// Whether more was asked for than there is room for.
@@ -66,14 +66,14 @@ impl Taps for Collector<'_> {
         point.site != Site::Pattern
             || self.all_patterns
             || point == self.spot.at(Site::Pattern)
-            || (self.keep)(&point.to_string())
+            || (self.keep)(point)
     }
 
     fn record(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
         self.look_at_spot(point, shape, values);
         let name = point.to_string();
         let shape: Vec<usize> = [&[1], shape].concat();
-        if (self.keep)(&name) {
+        if (self.keep)(point) {
             match self.room.checked_sub(size_of_val(values)) {
                 Some(room) => {
                     self.room = room;

@@ -174,13 +174,14 @@ pub struct DecodeStep {
 }
 
 /// A whole tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tensor {
     /// The tap's name.
     pub name: String,
     /// Its shape, with the batch of one in front.
     pub shape: Vec<usize>,
     /// Its numbers, in row-major order.
+    #[serde(serialize_with = "numbers")]
     pub values: Vec<f32>,
 }
 

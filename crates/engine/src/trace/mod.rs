@@ -9,7 +9,7 @@ use package::{Config, Package, Tokenizer};
 use crate::error::ForwardError;
 use crate::model::{Batch, Model};
 use crate::rows::Heads;
-use crate::taps::Taps;
+use crate::taps::{TapPoint, Taps};
 
 use collector::{Collector, PatternShape, Spot};
 pub use document::{
@@ -38,8 +38,8 @@ pub struct Options<'a> {
     pub decode: usize,
     /// Candidates listed for each row, one at least.
     pub top: usize,
-    /// Whether the tensor of this name is kept whole.
-    pub keep: &'a dyn Fn(&str) -> bool,
+    /// Whether the tensor at this tap is kept whole.
+    pub keep: &'a dyn Fn(TapPoint) -> bool,
 }
 
 /// Why there is no trace.

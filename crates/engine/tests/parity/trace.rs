@@ -11,8 +11,7 @@ use serde_json::Value;
 use crate::support::{Goldens, Tensors, Values, largest_difference, worst_tap};
 use crate::{FLOAT, FLOAT_BOUND, open};
 
-const ALL: Options =
-    Options { layer: 0, head: 0, query: -1, decode: 0, top: 5, keep: &|_: &str| true };
+const ALL: Options = Options { layer: 0, head: 0, query: -1, decode: 0, top: 5, keep: &|_| true };
 
 fn load(package: &Package) -> Model {
     Model::load(package, Arc::new(Team::new(2).unwrap()), usize::MAX, &|_, _| {}).unwrap()
@@ -75,7 +74,7 @@ fn the_attention_of_any_row_is_transformers_and_the_softmax_of_its_scores() {
         let package = open(name);
         let heads = package.config.heads;
         for (layer, head, query) in [(0, 0, 0), (1, heads - 1, -1), (1, 0, 7), (0, heads - 1, -3)] {
-            let options = Options { layer, head, query, keep: &|_: &str| false, ..ALL };
+            let options = Options { layer, head, query, keep: &|_| false, ..ALL };
             let (goldens, trace) = run(name, &options);
             let rows = goldens.tokens.len();
             let row = trace.attention.query;
@@ -102,7 +101,7 @@ fn the_attention_of_any_row_is_transformers_and_the_softmax_of_its_scores() {
 #[test]
 fn candidates_and_decode_steps_are_transformers_greedy_continuation() {
     for name in FLOAT {
-        let options = Options { decode: 23, top: 3, keep: &|_: &str| false, ..ALL };
+        let options = Options { decode: 23, top: 3, keep: &|_| false, ..ALL };
         let (goldens, trace) = run(name, &options);
         let (rows, shape) = (goldens.tokens.len(), &trace.model);
         assert_eq!(trace.rows.len(), rows);

@@ -1,14 +1,20 @@
 //! `refrain trace`: every step of one prompt's way through the model.
 
+mod compare;
 mod layer;
+mod npy;
 mod paper;
+mod report;
+mod selection;
+mod tensor_file;
 mod walk;
 
 use std::io::Write;
 
-use engine::EngineOptions;
-use engine::trace::{Options, trace};
+use engine::trace::{Options, Tensor, Trace, trace};
+use engine::{EngineOptions, TapPoint};
 use package::Package;
+use serde::Serialize;
 use serde_json::json;
 
 use super::answer::conversation;
@@ -17,15 +23,74 @@ use crate::failure::Failure;
 use crate::loading;
 use crate::screen::Screen;
 use crate::terminal::Terminal;
+use compare::{Comparison, Skipped, compare};
+use selection::Selection;
+use tensor_file::{Contents, Document, Format};
 
 pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(), Failure> {
+    let selections = arguments.tensor.iter().map(|text| Selection::parse(text));
+    let selections = selections.collect::<Result<Vec<_>, _>>()?;
+    let reference = reference(arguments, &selections)?;
+    if let Some(path) = &arguments.save {
+        Format::of(path)?;
+    }
     let package = loading::open(arguments.model.as_deref(), terminal)?;
-    let prompt = prompt(arguments, &package)?;
+    let keep = |point: TapPoint| match selections.as_slice() {
+        [] => {
+            let name = || point.to_string();
+            let compared = |contents: &Contents| contents.tensors.iter().any(|t| t.name == name());
+            arguments.save.is_some() || reference.as_ref().is_some_and(compared)
+        }
+        chosen => chosen.iter().any(|one| one.names(point, package.config.architecture)),
+    };
+    let trace = collect(arguments, &package, &keep, terminal)?;
+    let tensors = cut(&selections, &trace, &package)?;
+    if let Some(path) = &arguments.save {
+        tensor_file::save(path, &tensors)?;
+        let text = format!("{} ({} tensors)", path.display(), tensors.len());
+        terminal.status("Saved", &text);
+    }
+    if let Some(contents) = reference {
+        return report_comparison(arguments, &selections, &tensors, contents);
+    }
+    let screen = Screen::detect();
+    match (arguments.json, selections.is_empty()) {
+        (true, true) => print(&trace),
+        (true, false) => print(&Document::new(&tensors)),
+        (false, true) => Ok(walk::draw(screen, &trace, &package, arguments.rows)?),
+        (false, false) => Ok(report::tensors(screen, &tensors)?),
+    }
+}
+
+/// The tensors of the file to compare with. A file without names holds the one that was chosen.
+fn reference(
+    arguments: &TraceArguments,
+    selections: &[Selection],
+) -> Result<Option<Contents>, Failure> {
+    let Some(path) = &arguments.compare else { return Ok(None) };
+    let unnamed = match selections {
+        [one] => one.name.as_str(),
+        _ if Format::of(path)? == Format::Npy => {
+            let message = "a .npy file does not say what it holds: name one tensor by --tensor";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        _ => "",
+    };
+    tensor_file::read(path, unnamed).map(Some)
+}
+
+fn collect(
+    arguments: &TraceArguments,
+    package: &Package,
+    keep: &dyn Fn(TapPoint) -> bool,
+    terminal: &Terminal,
+) -> Result<Trace, Failure> {
+    let prompt = prompt(arguments, package)?;
     let options =
         EngineOptions { threads: arguments.threads.map(usize::from), ..EngineOptions::default() };
     let work = terminal.work("Loading");
     let progress = |done, total| work.set(done, total);
-    let mut model = options.load(&package, &progress).map_err(Failure::new)?;
+    let mut model = options.load(package, &progress).map_err(Failure::new)?;
     drop(work);
     let options = Options {
         layer: arguments.layer,
@@ -33,16 +98,9 @@ pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(),
         query: arguments.query,
         decode: arguments.decode,
         top: usize::from(arguments.top),
-        keep: &|_| false,
+        keep,
     };
-    let trace = trace(&mut model, &package, &prompt, &options).map_err(Failure::new)?;
-    if arguments.json {
-        let document = serde_json::to_string(&trace).map_err(Failure::new)?;
-        writeln!(anstream::stdout(), "{document}")?;
-        return Ok(());
-    }
-    walk::draw(Screen::detect(), &trace, &package, arguments.rows)?;
-    Ok(())
+    trace(&mut model, package, &prompt, &options).map_err(Failure::new)
 }
 
 /// The prompt's token ids.
@@ -53,4 +111,67 @@ fn prompt(arguments: &TraceArguments, package: &Package) -> Result<Vec<u32>, Fai
         return Ok(encoding.ids);
     }
     Ok(package.tokenizer.encode(&arguments.prompt, true).map_err(Failure::new)?.ids)
+}
+
+/// The chosen parts of the kept tensors, in the order of the flags; all, where none was chosen.
+fn cut(selections: &[Selection], trace: &Trace, package: &Package) -> Result<Vec<Tensor>, Failure> {
+    if selections.is_empty() {
+        return Ok(trace.tensors.clone());
+    }
+    let mut tensors = Vec::new();
+    for selection in selections {
+        let alias = |tensor: &Tensor| {
+            let mut steps = trace.steps.iter();
+            steps.any(|step| step.name == tensor.name && step.alias == selection.name)
+        };
+        let meant = |tensor: &&Tensor| tensor.name == selection.name || alias(tensor);
+        let before = tensors.len();
+        for tensor in trace.tensors.iter().filter(meant) {
+            tensors.push(selection.of(tensor)?);
+        }
+        if tensors.len() == before {
+            let (name, model) = (&selection.name, &package.name);
+            let message = format!(
+                "{model} has no tensor {name:?}; refrain trace --json lists them under \"steps\""
+            );
+            return Err(Failure::Failed(message));
+        }
+    }
+    Ok(tensors)
+}
+
+fn report_comparison(
+    arguments: &TraceArguments,
+    selections: &[Selection],
+    tensors: &[Tensor],
+    contents: Contents,
+) -> Result<(), Failure> {
+    let chosen = |tensor: &Tensor| {
+        selections.is_empty() || tensors.iter().any(|one| one.name == tensor.name)
+    };
+    let skip = |(name, kind): (String, String)| Skipped {
+        name,
+        reason: format!("its numbers are {kind}"),
+    };
+    let skipped = contents.others.into_iter().map(skip).collect();
+    let mut theirs = contents.tensors;
+    // The one tensor of a .npy file may have been named by an alias.
+    if let ([one], [theirs]) = (tensors, theirs.as_mut_slice())
+        && selections.iter().any(|selection| selection.name == theirs.name)
+    {
+        theirs.name.clone_from(&one.name);
+    }
+    theirs.retain(chosen);
+    let comparison: Comparison = compare(tensors, &theirs, skipped, arguments.tolerance);
+    if arguments.json {
+        print(&comparison)?;
+    } else {
+        report::comparison(Screen::detect(), &comparison)?;
+    }
+    if comparison.passed { Ok(()) } else { Err(Failure::CheckFailed) }
+}
+
+fn print(document: &impl Serialize) -> Result<(), Failure> {
+    let document = serde_json::to_string(document).map_err(Failure::new)?;
+    Ok(writeln!(anstream::stdout(), "{document}")?)
 }

@@ -1,0 +1,223 @@
+//! Files of tensors: `.safetensors`, `.npy` and `.json`.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use engine::trace::Tensor;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::npy;
+use crate::bytes;
+use crate::failure::Failure;
+
+/// Largest file that is read.
+const FILE_BYTES_MAX: u64 = 8 << 30;
+
+/// What a file's name says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    SafeTensors,
+    /// One tensor, without a name.
+    Npy,
+    Json,
+}
+
+impl Format {
+    pub(super) fn of(path: &Path) -> Result<Format, Failure> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("safetensors") => Ok(Format::SafeTensors),
+            Some("npy") => Ok(Format::Npy),
+            Some("json") => Ok(Format::Json),
+            _ => {
+                let path = path.display();
+                let message = format!("{path} must end in .safetensors, .npy or .json");
+                Err(Failure::Usage(message))
+            }
+        }
+    }
+}
+
+/// A document of tensors.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    pub(super) schema: &'static str,
+    pub(super) tensors: &'a [Tensor],
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn new(tensors: &'a [Tensor]) -> Self {
+        Self { schema: "refrain.tensors/1", tensors }
+    }
+}
+
+/// Writes `tensors` to `path`, in the format of its name.
+pub(super) fn save(path: &Path, tensors: &[Tensor]) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!("cannot write {}: {error}", path.display()))
+    };
+    let names: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    if names.len() < tensors.len() {
+        let message = "a file holds one part of a tensor: name each tensor once";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    match (Format::of(path)?, tensors) {
+        (Format::SafeTensors, _) => save_safetensors(path, tensors).map_err(|error| failed(&error)),
+        (Format::Json, _) => save_json(path, tensors).map_err(|error| failed(&error)),
+        (Format::Npy, [one]) => npy::save(path, one).map_err(|error| failed(&error)),
+        (Format::Npy, _) => {
+            let count = tensors.len();
+            let message = format!("a .npy file holds one tensor, not {count}: name it by --tensor");
+            Err(Failure::Usage(message))
+        }
+    }
+}
+
+fn save_json(path: &Path, tensors: &[Tensor]) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    serde_json::to_writer(&mut file, &Document::new(tensors))?;
+    file.flush()
+}
+
+fn save_safetensors(path: &Path, tensors: &[Tensor]) -> Result<(), safetensors::SafeTensorError> {
+    let bytes: Vec<Vec<u8>> = tensors.iter().map(|tensor| little_endian(&tensor.values)).collect();
+    let mut views = Vec::with_capacity(tensors.len());
+    for (tensor, bytes) in tensors.iter().zip(&bytes) {
+        let view = TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?;
+        views.push((tensor.name.as_str(), view));
+    }
+    safetensors::serialize_to_file(views, None, path)
+}
+
+pub(super) fn little_endian(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) tensors: Vec<Tensor>,
+    /// Names of tensors that are no floating-point numbers, and their types.
+    pub(super) others: Vec<(String, String)>,
+}
+
+/// Reads the tensors of `path`; that of a `.npy` file gets the name `unnamed`.
+pub(super) fn read(path: &Path, unnamed: &str) -> Result<Contents, Failure> {
+    let format = Format::of(path)?;
+    let shown = path.display();
+    let failed = |problem: String| Failure::Failed(format!("cannot read {shown}: {problem}"));
+    let size = path.metadata().map_err(|error| failed(error.to_string()))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(failed(format!("it has more than {}", bytes::show(FILE_BYTES_MAX))));
+    }
+    let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let contents = match format {
+        Format::SafeTensors => read_safetensors(&bytes),
+        Format::Npy => npy::parse(&bytes, unnamed)
+            .map(|tensor| Contents { tensors: vec![tensor], ..Contents::default() }),
+        Format::Json => read_json(&bytes),
+    };
+    contents.map_err(failed)
+}
+
+fn read_safetensors(bytes: &[u8]) -> Result<Contents, String> {
+    let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+    let mut contents = Contents::default();
+    for (name, view) in file.iter() {
+        let values = match view.dtype() {
+            Dtype::F32 => npy::floats(view.data()),
+            Dtype::F64 => npy::doubles(view.data()),
+            other => {
+                contents.others.push((name.to_owned(), format!("{other:?}")));
+                continue;
+            }
+        };
+        let (name, shape) = (name.to_owned(), view.shape().to_vec());
+        contents.tensors.push(Tensor { name, shape, values });
+    }
+    contents.tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(contents)
+}
+
+fn read_json(bytes: &[u8]) -> Result<Contents, String> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let tensors = document["tensors"].as_array().ok_or("it has no array \"tensors\"")?;
+    let tensor = |value: &Value| {
+        let name = value["name"].as_str()?.to_owned();
+        let size = |size: &Value| usize::try_from(size.as_u64()?).ok();
+        let shape: Vec<usize> =
+            value["shape"].as_array()?.iter().map(size).collect::<Option<_>>()?;
+        let values: Vec<f32> =
+            value["values"].as_array()?.iter().map(json_number).collect::<Option<_>>()?;
+        let count = shape.iter().try_fold(1usize, |all, &size| all.checked_mul(size));
+        (count == Some(values.len())).then_some(Tensor { name, shape, values })
+    };
+    let tensors = tensors.iter().map(tensor).collect::<Option<Vec<_>>>();
+    let tensors = tensors.ok_or("a tensor needs name, shape and as many values")?;
+    Ok(Contents { tensors, ..Contents::default() })
+}
+
+/// A number, or one of the three words for what is none.
+fn json_number(value: &Value) -> Option<f32> {
+    match value.as_str() {
+        Some("NaN") => Some(f32::NAN),
+        Some("Infinity") => Some(f32::INFINITY),
+        Some("-Infinity") => Some(f32::NEG_INFINITY),
+        Some(_) => None,
+        None => value.as_f64().map(|number| number as f32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_saved_is_read_bit_by_bit(
+            values in prop::collection::vec(any::<f32>(), 6),
+            wide in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let shape = if wide { vec![1, 6] } else { vec![1, 2, 3] };
+            let tensor = Tensor { name: "blocks.0.hook_z".to_owned(), shape, values };
+            for name in ["a.safetensors", "a.npy", "a.json"] {
+                let path = folder.path().join(name);
+                save(&path, std::slice::from_ref(&tensor)).unwrap();
+                let read = read(&path, "blocks.0.hook_z").unwrap().tensors;
+                prop_assert_eq!(read.len(), 1);
+                prop_assert_eq!((&read[0].name, &read[0].shape), (&tensor.name, &tensor.shape));
+                for (a, b) in read[0].values.iter().zip(&tensor.values) {
+                    prop_assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan());
+                }
+            }
+        }
+
+        #[test]
+        fn a_broken_file_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let folder = tempfile::tempdir().unwrap();
+            for name in ["a.safetensors", "a.npy", "a.json"] {
+                let path = folder.path().join(name);
+                std::fs::write(&path, &bytes).unwrap();
+                prop_assert!(read(&path, "x").is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_npy_file_holds_one_tensor_and_other_names_are_refused() {
+        let tensor = Tensor { name: "x".to_owned(), shape: vec![1], values: vec![1.0] };
+        let folder = tempfile::tempdir().unwrap();
+        let other = Tensor { name: "y".to_owned(), ..tensor.clone() };
+        let twice = [tensor.clone(), tensor.clone()];
+        assert!(matches!(save(&folder.path().join("a.json"), &twice), Err(Failure::Usage(_))));
+        let two = [tensor, other];
+        assert!(matches!(save(&folder.path().join("a.npy"), &two), Err(Failure::Usage(_))));
+        assert!(matches!(Format::of(Path::new("a.npz")), Err(Failure::Usage(_))));
+        assert!(matches!(Format::of(Path::new("safetensors")), Err(Failure::Usage(_))));
+    }
+}

@@ -1,0 +1,119 @@
+"""`refrain trace` with --tensor, --save and --compare, read and written by other programs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from harness import command, document
+from models import HEADS, HIDDEN, LAYERS, gpt2_tensors, read_safetensors, write_safetensors
+
+PROMPT = ["-p", "The cat sat on"]
+IDS = [464, 3797, 3332, 319]
+
+
+@pytest.fixture(scope="module")
+def saved(gpt2, tmp_path_factory):
+    """All tensors of one trace, in a file."""
+    path = tmp_path_factory.mktemp("saved") / "cat.safetensors"
+    command("trace", str(gpt2), *PROMPT, "--save", str(path))
+    return path
+
+
+def test_what_is_saved_is_what_numpy_computes_from_the_weights(gpt2, saved):
+    tensors, weights = read_safetensors(saved), gpt2_tensors()
+    width = HIDDEN // HEADS
+    embed = weights["wte.weight"][IDS]
+    assert np.array_equal(tensors["hook_embed"][0], embed)
+    assert np.array_equal(tensors["hook_pos_embed"][0], weights["wpe.weight"][:4])
+    x = embed + weights["wpe.weight"][:4]
+    assert np.array_equal(tensors["blocks.0.hook_resid_pre"][0], x)
+    centred = x - x.mean(-1, keepdims=True)
+    normed = centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    assert np.allclose(tensors["blocks.0.ln1.hook_normalized"][0], normed, atol=1e-5)
+    qkv = normed @ weights["h.0.attn.c_attn.weight"] + weights["h.0.attn.c_attn.bias"]
+    q, k, _ = (part.reshape(4, HEADS, width) for part in np.split(qkv, 3, axis=-1))
+    assert np.allclose(tensors["blocks.0.attn.hook_q"][0], q, atol=1e-4)
+    scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(width)
+    scores = np.where(np.tri(4, dtype=bool), scores, -np.inf)
+    pattern = np.exp(scores - scores.max(-1, keepdims=True))
+    pattern /= pattern.sum(-1, keepdims=True)
+    assert np.allclose(tensors["blocks.0.attn.hook_pattern"][0], pattern, atol=1e-4)
+    for layer in range(LAYERS):
+        at = f"blocks.{layer}."
+        middle = tensors[at + "hook_resid_pre"] + tensors[at + "hook_attn_out"]
+        assert np.allclose(tensors[at + "hook_resid_mid"], middle, atol=1e-5)
+        after = tensors[at + "hook_resid_mid"] + tensors[at + "hook_mlp_out"]
+        assert np.allclose(tensors[at + "hook_resid_post"], after, atol=1e-5)
+
+
+def test_the_three_formats_say_the_same(gpt2, saved, tmp_path):
+    name = "blocks.1.attn.hook_z"
+    whole = read_safetensors(saved)[name]
+    npy, text = tmp_path / "z.npy", tmp_path / "z.json"
+    command("trace", str(gpt2), *PROMPT, "--tensor", f"{name}[0, 1:, -1]", "--save", str(npy))
+    assert np.array_equal(np.load(npy), whole[0, 1:, -1])
+    command("trace", str(gpt2), *PROMPT, "--tensor", name, "--save", str(text))
+    (tensor,) = json.loads(text.read_text())["tensors"]
+    assert tensor["shape"] == list(whole.shape)
+    assert np.array_equal(np.array(tensor["values"], np.float32), whole.ravel())
+    report = document("trace", str(gpt2), *PROMPT, "--tensor", f"{name}[0,0,0,:3]")
+    assert report["schema"] == "refrain.tensors/1"
+    assert np.array_equal(np.array(report["tensors"][0]["values"], np.float32), whole[0, 0, 0, :3])
+
+
+def test_an_alias_shows_all_its_tensors(gpt2):
+    report = document("trace", str(gpt2), *PROMPT, "--tensor", "transformer.h.0.attn.c_attn")
+    names = [tensor["name"] for tensor in report["tensors"]]
+    assert names == [f"blocks.0.attn.hook_{part}" for part in "qkv"]
+
+
+def test_a_comparison_passes_or_exits_with_3(gpt2, saved, tmp_path):
+    same = document("trace", str(gpt2), *PROMPT, "--compare", str(saved), "--tolerance", "0")
+    assert same["schema"] == "refrain.compare/1"
+    assert same["passed"]
+    assert len(same["tensors"]) == len(read_safetensors(saved))
+    tensors = read_safetensors(saved)
+    tensors["blocks.1.hook_mlp_out"][0, 2, 5] += 0.25
+    tensors["of_another_program"] = np.zeros((1, 2), np.float32)
+    changed = tmp_path / "changed.safetensors"
+    write_safetensors(changed, tensors)
+    arguments = ["trace", str(gpt2), *PROMPT, "--compare", str(changed)]
+    done = command(*arguments, check=3)
+    different = [line for line in done.stdout.splitlines() if line.startswith("DIFFERS")]
+    assert len(different) == 1
+    assert "blocks.1.hook_mlp_out" in different[0]
+    assert "2.5e-1" in different[0]
+    report = json.loads(command(*arguments, "--json", check=3).stdout)
+    assert [one["name"] for one in report["skipped"]] == ["of_another_program"]
+    command(*arguments, "--tolerance", "0.26")
+    command(*arguments, "--tensor", "blocks.0.hook_mlp_out")
+    command("trace", str(gpt2), "-p", "The cat sat", "--compare", str(saved), check=3)
+
+
+def test_a_npy_file_is_compared_with_the_tensor_that_is_named(gpt2, saved, tmp_path):
+    path = tmp_path / "embed.npy"
+    np.save(path, read_safetensors(saved)["hook_embed"].astype(np.float64))
+    arguments = ["trace", str(gpt2), *PROMPT, "--compare", str(path)]
+    command(*arguments, "--tensor", "hook_embed", "--tolerance", "0")
+    command(*arguments, "--tensor", "transformer.wte", "--tolerance", "0")
+    command(*arguments, "--tensor", "hook_pos_embed", check=3)
+    command(*arguments, check=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (["--tensor", "hook_embed["], 2),
+        (["--tensor", "hook_embed[9]"], 2),
+        (["--tensor", "no_such_tensor"], 1),
+        (["--save", "tensors.txt"], 2),
+        (["--save", "/no/such/folder/a.json"], 1),
+        (["--compare", "/no/such/file.json"], 1),
+        (["--tolerance", "-1"], 2),
+    ],
+)
+def test_what_is_wrong_is_said(gpt2, options, status):
+    done = command("trace", str(gpt2), *PROMPT, *options, check=status)
+    assert done.stdout == ""
+    assert done.stderr
