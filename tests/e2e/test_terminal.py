@@ -140,6 +140,29 @@ def test_why_prints_for_people(default_model, tmp_path):
     assert "a.json" in said and "messages" in said
 
 
+def test_info_says_what_is_there_and_what_it_takes(default_model, gpt2):
+    report = document("info", "smollm2")
+    assert report["schema"] == "refrain.info/1"
+    config = report["config"]
+    assert (config["architecture"], config["layers"], config["kv_heads"]) == ("llama", 30, 3)
+    assert config["tied_head"] is True and report["chat_template"] is True
+    assert report["license"] == "apache-2.0"
+    total = report["totals"]["all"]
+    assert total["tensors"] == len(report["tensors"]) == 272
+    assert total["bytes"] == sum(tensor["bytes"] for tensor in report["tensors"])
+    assert sum(kind["bytes"] for kind in report["totals"]["by_type"].values()) == total["bytes"]
+    numbers = 2 * config["layers"] * config["kv_heads"] * config["head_dim"]
+    assert report["memory"]["kv_bytes_per_token"] == 2 * numbers, "K and V are f16"
+    # The weights are packed as they are, but for norms and padding.
+    assert abs(report["memory"]["weights_bytes"] / total["bytes"] - 1) < 0.02
+    assert "<|im_end|>" in [token["text"] for token in report["tokenizer"]["ends"]]
+    small = document("info", str(gpt2))
+    assert small["config"]["norm_epsilon"] == 1e-5 and small["license"] is None
+    assert small["chat_template"] is False and small["memory"]["kv_type"] == "f32"
+    said = command("info", str(gpt2)).stdout
+    assert "wte.weight" in said and "[50257, 32]" in said and "not open code" in said
+
+
 def test_bench_names_its_tests_as_llama_bench_does(default_model):
     report = document("bench", "smollm2", "-p", "32", "-n", "4", "-t", "2")
     assert report["schema"] == "refrain.bench/1"

@@ -39,6 +39,7 @@ mod fast;
 mod kv_memory;
 mod kv_pool;
 mod machine;
+mod memory_need;
 mod model;
 mod ops;
 mod options;
@@ -61,6 +62,7 @@ pub use error::{ForwardError, LoadError};
 pub use exact::{Cell, ExactOptions, ExactReport, LENGTHS, Outcome, SelfTest, check_exact};
 pub use exact_run::Difference;
 pub use machine::Machine;
+pub use memory_need::MemoryNeed;
 pub use model::{Batch, Model};
 pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,

@@ -68,8 +68,7 @@ impl Model {
         let transformer = Transformer::load(&config, &load)?;
         load.finish();
         let rope = config.rope.as_ref().map(|rope| rope_table(rope, &config)).transpose()?;
-        // Where weights are rounded, K and V may be: f16 keeps more bits than they have.
-        let kv_type = if load.rounded() { KvType::F16 } else { KvType::F32 };
+        let kv_type = suitable_kv_type(load.rounded());
         let (scratch, logits) = (Scratch::default(), Rows::default());
         let matmul = kernels::matmul;
         Ok(Model { config, team, transformer, rope, kv_type, scratch, logits, matmul })
@@ -108,10 +107,7 @@ impl Model {
     /// Names everything that decides which bits K, V and logits have, for the same weights and
     /// tokens. K/V may be shared only where it is equal.
     pub fn numerics_id(&self, kv_type: KvType) -> String {
-        let kv = match kv_type {
-            KvType::F32 => "f32",
-            KvType::F16 => "f16",
-        };
+        let kv = kv_type_name(kv_type);
         let rope = self.config.rope.as_ref().map_or("none".to_owned(), |rope| format!("{rope:?}"));
         let isa = self.team.isa().name();
         format!("revision {NUMERICS_REVISION}, {isa}, activations i8/32, kv {kv}, rope {rope}")
@@ -163,6 +159,19 @@ impl Model {
             Some(error) => Err(error.into()),
             None => Ok(&self.logits.data),
         }
+    }
+}
+
+/// Where weights are rounded, K and V may be: f16 keeps more bits than they have.
+pub(crate) fn suitable_kv_type(weights_rounded: bool) -> KvType {
+    if weights_rounded { KvType::F16 } else { KvType::F32 }
+}
+
+/// The type's name, as it is reported.
+pub(crate) fn kv_type_name(kv_type: KvType) -> &'static str {
+    match kv_type {
+        KvType::F32 => "f32",
+        KvType::F16 => "f16",
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::LoadError;
 use crate::kv_memory::KvMemory;
 use crate::kv_pool::KvPool;
 use crate::machine::Machine;
-use crate::model::Model;
+use crate::model::{Model, kv_type_name};
 use crate::request::RequestLimits;
 use crate::scheduler::{Limits, Scheduler, wall_clock};
 
@@ -178,8 +178,7 @@ impl EngineOptions {
             0 => Err(StartError::Option { field, message: "must be at least 1".to_string() }),
             value => Ok(value),
         };
-        // One page less, for the copy of a partial page that a request goes on from.
-        let context = model.config().context.min((pages - 1) * PAGE_TOKENS);
+        let context = context_within(model.config().context, pages);
         let (or, team) = (Option::unwrap_or, model.team());
         let info = EngineInfo {
             model: package.name.clone(),
@@ -188,10 +187,7 @@ impl EngineOptions {
             kv_budget_bytes: (pages * geometry.page_bytes()) as u64,
             memory_bytes,
             page_bytes: geometry.page_bytes(),
-            kv_type: match geometry.kv_type {
-                KvType::F32 => "f32",
-                KvType::F16 => "f16",
-            },
+            kv_type: kv_type_name(geometry.kv_type),
             threads: team.threads(),
             isa: team.isa().name(),
             numerics_id: model.numerics_id(geometry.kv_type),
@@ -216,8 +212,12 @@ impl EngineOptions {
         Ok(Plan { limits, info, geometry })
     }
 
-    /// Pages of the KV memory's budget.
-    fn pages(&self, geometry: KvGeometry, memory_bytes: u64) -> Result<usize, StartError> {
+    /// Pages of the KV memory's budget, at least two.
+    pub(crate) fn pages(
+        &self,
+        geometry: KvGeometry,
+        memory_bytes: u64,
+    ) -> Result<usize, StartError> {
         let page_bytes = geometry.page_bytes() as u64;
         let budget = self.kv_bytes.unwrap_or(memory_bytes / KV_MEMORY_SHARE);
         let pages = usize::try_from(budget / page_bytes).unwrap_or(PAGES_MAX).min(PAGES_MAX);
@@ -228,6 +228,12 @@ impl EngineOptions {
         }
         Ok(pages)
     }
+}
+
+/// The longest sequence of a model with this context in so many pages: one page is left for the
+/// copy of a partial page that a request goes on from.
+pub(crate) fn context_within(context: usize, pages: usize) -> usize {
+    context.min((pages - 1) * PAGE_TOKENS)
 }
 
 impl Plan {

@@ -106,6 +106,13 @@ fn panel_block_bytes(weight_type: WeightType) -> usize {
 }
 
 impl PackedMatrix {
+    /// What [`bytes`](Self::bytes) will be of weights of this type and shape, without packing.
+    pub fn bytes_of(weight_type: WeightType, outputs: usize, inputs: usize) -> u64 {
+        let panels = outputs.div_ceil(PANEL_OUTPUTS) as u64;
+        let blocks = (inputs / weight_type.block_inputs()) as u64;
+        panels * blocks * panel_block_bytes(weight_type) as u64
+    }
+
     /// Packs `sources`, whose outputs follow each other, for `isa`; `bias` has
     /// one value per output of all, in canonical (not stored) order. Uses all
     /// processors.

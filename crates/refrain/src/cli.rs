@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Trace(TraceArguments),
     /// Fetch a model into the cache and verify it
     Pull(PullArguments),
+    /// Say what is in a model package, and what memory serving it takes
+    Info(InfoArguments),
     /// Show the tokens of a text
     Tokenize(TokenizeArguments),
     /// Say what one prompt reuses after another, and why not more, without a server
@@ -246,6 +248,15 @@ pub(crate) struct PullArguments {
     #[arg(help = MODEL_HELP)]
     pub(crate) model: Option<String>,
     /// One JSON document (schema refrain.pull/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct InfoArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// One JSON document (schema refrain.info/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

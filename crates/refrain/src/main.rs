@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(&arguments, &terminal),
         Command::Trace(arguments) => commands::trace::run(&arguments, &terminal),
         Command::Pull(arguments) => commands::pull::run(&arguments, &terminal),
+        Command::Info(arguments) => commands::info::run(&arguments, &terminal),
         Command::Tokenize(arguments) => commands::tokenize::run(&arguments, &terminal),
         Command::Why(arguments) => commands::why::run(&arguments, &terminal),
         Command::Bench(arguments) => commands::bench::run(&arguments, &terminal),

@@ -2,6 +2,7 @@
 
 mod packed;
 mod scratch;
+mod weighed;
 
 use kernels::{
     ActivationRows, KvError, KvStore, PackedMatrix, RopeTable, RowPlace, Strided, Team,
@@ -10,6 +11,7 @@ use kernels::{
 
 pub(crate) use packed::{PackLoad, Packed};
 pub(crate) use scratch::Scratch;
+pub(crate) use weighed::WeighLoad;
 
 use crate::ops::Ops;
 use crate::rows::{Heads, Norm, Rows};

@@ -107,14 +107,7 @@ impl Load for PackLoad<'_> {
 /// The matrix as the kernels take it.
 fn source<'a>(matrix: &Matrix<'a>) -> MatrixSource<'a> {
     MatrixSource {
-        weight_type: match matrix.tensor.dtype {
-            DType::F32 => WeightType::F32,
-            DType::F16 => WeightType::F16,
-            DType::BF16 => WeightType::BF16,
-            DType::Q8_0 => WeightType::Q8_0,
-            DType::Q4_0 => WeightType::Q4_0,
-            DType::Q4_1 => WeightType::Q4_1,
-        },
+        weight_type: weight_type(matrix.tensor.dtype),
         bytes: matrix.tensor.bytes,
         outputs: matrix.outputs,
         inputs: matrix.inputs,
@@ -125,5 +118,17 @@ fn source<'a>(matrix: &Matrix<'a>) -> MatrixSource<'a> {
                 kernels::RowOrder::InterleavedRope { head_dim }
             }
         },
+    }
+}
+
+/// The type as the kernels name it.
+pub(crate) fn weight_type(dtype: DType) -> WeightType {
+    match dtype {
+        DType::F32 => WeightType::F32,
+        DType::F16 => WeightType::F16,
+        DType::BF16 => WeightType::BF16,
+        DType::Q8_0 => WeightType::Q8_0,
+        DType::Q4_0 => WeightType::Q4_0,
+        DType::Q4_1 => WeightType::Q4_1,
     }
 }

@@ -221,6 +221,11 @@ impl Tokenizer {
         Ok(Encoding { ids, offsets })
     }
 
+    /// What kind of tokenizer it is, for people to read.
+    pub fn kind(&self) -> &'static str {
+        "byte-level BPE"
+    }
+
     /// The bytes that a token stands for; `None` for an id that has no token. They need not be
     /// whole characters.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {

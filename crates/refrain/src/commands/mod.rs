@@ -4,6 +4,7 @@ mod answer;
 pub(crate) mod bench;
 mod chat;
 pub(crate) mod check;
+pub(crate) mod info;
 mod llama_bench;
 pub(crate) mod pull;
 pub(crate) mod run;
