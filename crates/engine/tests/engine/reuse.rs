@@ -129,6 +129,8 @@ fn namespaces_and_requests_without_cache_share_nothing() {
     for _ in 0..2 {
         assert_eq!(code(&run(&off, request.clone())), "disabled_by_request");
     }
+    // The gauges are those of the last step, and final once the engine has ended.
+    off.shutdown();
     let stats = off.stats();
     assert_eq!(stats.pages_free, stats.pages);
 }
