@@ -57,6 +57,19 @@ def test_without_utf8_the_screen_is_ascii(gpt2):
         assert "\n".join(screen(str(gpt2), "-p", prompt, env=ASCII)).isascii()
 
 
+def test_steps_are_explained_in_two_languages(default_model, gpt2):
+    english = "\n".join(screen("-p", PROMPT, "--explain", "--lang", "en"))
+    for part in ["grouped-query", "root mean", "angle"]:
+        assert part in english, part
+    assert "variance 1" in "\n".join(screen(str(gpt2), "-p", PROMPT, "--explain"))
+    chinese = "\n".join(screen(str(gpt2), "-p", PROMPT, "--explain", "--lang", "zh"))
+    assert "均值" in chinese
+    in_china = {**os.environ, "LC_ALL": "zh_CN.UTF-8"}
+    assert "均值" in "\n".join(screen(str(gpt2), "-p", PROMPT, "--explain", env=in_china))
+    without = {**os.environ, "LC_ALL": "zh_CN"}
+    assert "\n".join(screen(str(gpt2), "-p", PROMPT, "--explain", env=without)).isascii()
+
+
 def test_a_long_prompt_in_chinese_does_not_wrap(default_model):
     screen("-p", "今天天气怎么样？" * 12, "--query", "20", "--layer", "29", "--rows")
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::bytes;
+use crate::explain::Language;
 
 const MODEL_HELP: &str = "A .gguf file, a directory with config.json, an alias (smollm2, \
     distilgpt2), hub:org/name[/file] or pip:package==version; left out, it is smollm2";
@@ -221,6 +222,12 @@ pub(crate) struct TraceArguments {
     /// List the likeliest tokens after every token of the prompt
     #[arg(long)]
     pub(crate) rows: bool,
+    /// Say what each step is for
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// The language of --explain [default: by LANG]
+    #[arg(long, value_enum)]
+    pub(crate) lang: Option<Language>,
     /// Threads that compute [default: the physical cores this process may use]
     #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

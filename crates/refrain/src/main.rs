@@ -3,6 +3,7 @@
 mod bytes;
 mod cli;
 mod commands;
+mod explain;
 mod failure;
 mod loading;
 mod quoted;

@@ -31,7 +31,7 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     pub(crate) width: usize,
-    unicode: bool,
+    pub(crate) unicode: bool,
 }
 
 impl Screen {
@@ -111,6 +111,31 @@ impl Screen {
         self.fit(&line, columns)
     }
 
+    /// `text` in lines of at most `columns`: broken at spaces, and beside wide characters, which
+    /// are written without spaces; punctuation stays with what it follows.
+    pub(crate) fn wrap(&self, text: &str, columns: usize) -> Vec<String> {
+        let mut units: Vec<String> = vec![String::new()];
+        let (mut wide_before, mut opened) = (false, false);
+        for character in self.text(text).chars() {
+            let wide = character.width() == Some(2);
+            let sticks = "，。、；：？！）".contains(character);
+            let breaks = character == ' ' || (wide || wide_before) && !sticks && !opened;
+            match units.last_mut() {
+                Some(unit) if !breaks => unit.push(character),
+                _ => units.push(character.to_string()),
+            }
+            (wide_before, opened) = (wide, character == '（');
+        }
+        let mut lines = vec![String::new()];
+        for unit in units {
+            match lines.last_mut() {
+                Some(line) if line.width() + unit.width() <= columns => line.push_str(&unit),
+                _ => lines.push(unit.trim_start().to_owned()),
+            }
+        }
+        lines.iter().map(|line| line.trim_end().to_owned()).collect()
+    }
+
     /// A bar of `share` of `columns`.
     pub(crate) fn bar(&self, share: f32, columns: usize) -> String {
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
@@ -153,6 +178,15 @@ mod tests {
         assert_eq!(screen.list(&items, " ", 80), "'猫' ' sat' '坐在垫子上' 'x'");
         assert_eq!(screen.list(&items, " ", 22), "'猫' ' sat' … 2 more");
         assert_eq!(screen.fit("猫猫猫", 5), "猫猫…");
+    }
+
+    #[test]
+    fn text_is_wrapped_at_spaces_and_beside_wide_characters() {
+        let screen = Screen::new(80, true);
+        assert_eq!(screen.wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(screen.wrap("一二三四，五六", 8), ["一二三", "四，五六"]);
+        assert_eq!(screen.wrap("一二三（四）", 8), ["一二三", "（四）"]);
+        assert_eq!(screen.wrap("每个 ID 从表里取", 9), ["每个 ID", "从表里取"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) struct Layer<'a> {
 
 impl Layer<'_> {
     /// Draws the layer's steps.
-    pub(super) fn draw<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    pub(super) fn draw<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let residual = "added to the layer's input, not put in its place";
         self.norm(paper, "norm", "ln1.hook_normalized")?;
         self.projections(paper)?;
@@ -52,7 +52,7 @@ impl Layer<'_> {
     /// A step whose result is one tensor.
     fn plain<W: Write>(
         &self,
-        paper: &mut Paper<W>,
+        paper: &mut Paper<'_, W>,
         name: &str,
         detail: &str,
         site: &str,
@@ -61,7 +61,7 @@ impl Layer<'_> {
         paper.numbers("", self.first(site))
     }
 
-    fn norm<W: Write>(&self, paper: &mut Paper<W>, name: &str, site: &str) -> Result<()> {
+    fn norm<W: Write>(&self, paper: &mut Paper<'_, W>, name: &str, site: &str) -> Result<()> {
         self.plain(paper, name, norm_text(self.config()), site)
     }
 
@@ -74,7 +74,7 @@ impl Layer<'_> {
         }
     }
 
-    fn projections<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn projections<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let config = self.config();
         let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
         let part = match config.architecture {
@@ -104,7 +104,7 @@ impl Layer<'_> {
         paper.numbers("k", self.first("attn.hook_rot_k"))
     }
 
-    fn attention<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn attention<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let (config, attention) = (self.config(), &self.trace.attention);
         let (head, query) = (attention.head, attention.query);
         let token = quoted(&self.trace.tokens[query].bytes);
@@ -123,7 +123,7 @@ impl Layer<'_> {
     }
 
     /// Lists the positions of the attention row, the ones with the least weight left out.
-    fn positions<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn positions<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let attention = &self.trace.attention;
         let mut order: Vec<usize> = (0..attention.weights.len()).collect();
         let weight = |position: &usize| attention.weights[*position];
@@ -146,7 +146,7 @@ impl Layer<'_> {
         paper.more(&format!("… and {} more with {sum:.4} together", rest.len()))
     }
 
-    fn output<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn output<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let config = self.config();
         let (inputs, bias) =
             (config.heads * config.head_dim, self.bias(LayerPart::AttentionOutput));
@@ -154,7 +154,7 @@ impl Layer<'_> {
         self.plain(paper, "output", &detail, "hook_attn_out")
     }
 
-    fn mlp<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn mlp<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let config = self.config();
         let (hidden, inner) = (config.hidden, config.intermediate);
         let detail = match config.activation {

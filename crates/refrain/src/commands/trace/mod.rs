@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::answer::conversation;
 use crate::cli::TraceArguments;
+use crate::explain::Language;
 use crate::failure::Failure;
 use crate::loading;
 use crate::screen::Screen;
@@ -57,7 +58,11 @@ pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(),
     match (arguments.json, selections.is_empty()) {
         (true, true) => print(&trace),
         (true, false) => print(&Document::new(&tensors)),
-        (false, true) => Ok(walk::draw(screen, &trace, &package, arguments.rows)?),
+        (false, true) => {
+            let detected = || arguments.lang.unwrap_or_else(Language::detect);
+            let language = arguments.explain.then(detected);
+            Ok(walk::draw(screen, &trace, &package, arguments.rows, language)?)
+        }
         (false, false) => Ok(report::tensors(screen, &tensors)?),
     }
 }

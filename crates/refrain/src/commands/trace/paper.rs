@@ -12,15 +12,19 @@ const DETAIL_COLUMN: usize = 15;
 /// Widest bar.
 const BAR_COLUMNS: usize = 32;
 
-pub(super) struct Paper<W> {
+pub(super) struct Paper<'a, W> {
     out: W,
     screen: Screen,
     steps: usize,
+    /// What a step is for, by its name.
+    explain: &'a dyn Fn(&str) -> &'static str,
+    /// The explanations that were given: each is given once.
+    explained: Vec<&'static str>,
 }
 
-impl<W: Write> Paper<W> {
-    pub(super) fn new(out: W, screen: Screen) -> Self {
-        Self { out, screen, steps: 0 }
+impl<'a, W: Write> Paper<'a, W> {
+    pub(super) fn new(out: W, screen: Screen, explain: &'a dyn Fn(&str) -> &'static str) -> Self {
+        Self { out, screen, steps: 0, explain, explained: Vec::new() }
     }
 
     /// A line of its own, in bold.
@@ -40,9 +44,16 @@ impl<W: Write> Paper<W> {
         let bold = Style::new().bold();
         let line = format!("{:>2} {bold}{name:<11}{bold:#} {detail}", self.steps);
         match shape.as_str() {
-            "" => writeln!(self.out, "{}", line.trim_end()),
-            shape => writeln!(self.out, "{line}{:gap$}{shape}", ""),
+            "" => writeln!(self.out, "{}", line.trim_end())?,
+            shape => writeln!(self.out, "{line}{:gap$}{shape}", "")?,
         }
+        let explanation = (self.explain)(name);
+        if explanation.is_empty() || self.explained.contains(&explanation) {
+            return Ok(());
+        }
+        self.explained.push(explanation);
+        let lines = self.screen.wrap(explanation, self.columns());
+        lines.iter().try_for_each(|line| self.more(line))
     }
 
     /// More about the step above.

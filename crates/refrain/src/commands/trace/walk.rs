@@ -8,13 +8,25 @@ use package::Package;
 use super::layer::{Layer, norm_text};
 use super::paper::{Paper, shape_text};
 use crate::bytes;
+use crate::explain::{Kind, Language};
 use crate::quoted::quoted;
 use crate::screen::Screen;
 
-/// Draws `trace` on stdout; with `rows`, also what every row predicts.
-pub(super) fn draw(screen: Screen, trace: &Trace, package: &Package, rows: bool) -> Result<()> {
+/// Draws `trace` on stdout; with `rows`, also what every row predicts; with a language, also what
+/// each step is for.
+pub(super) fn draw(
+    screen: Screen,
+    trace: &Trace,
+    package: &Package,
+    rows: bool,
+    language: Option<Language>,
+) -> Result<()> {
     let walk = Walk { trace, package };
-    let mut paper = Paper::new(anstream::stdout().lock(), screen);
+    // Chinese cannot be written in ASCII.
+    let language = language.map(|one| if screen.unicode { one } else { Language::En });
+    let kind = Kind::of(package);
+    let explain = |name: &str| language.map_or("", |language| kind.explain(name, language));
+    let mut paper = Paper::new(anstream::stdout().lock(), screen, &explain);
     walk.heading(&mut paper)?;
     walk.input(&mut paper)?;
     Layer { trace, package }.draw(&mut paper)?;
@@ -31,7 +43,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn heading<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn heading<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let model = &self.trace.model;
         let architecture = self.package.config.architecture.name();
         paper.heading(&format!(
@@ -46,7 +58,7 @@ impl Walk<'_> {
 
     fn plain<W: Write>(
         &self,
-        paper: &mut Paper<W>,
+        paper: &mut Paper<'_, W>,
         title: &str,
         detail: &str,
         name: &str,
@@ -57,7 +69,7 @@ impl Walk<'_> {
     }
 
     /// From the text to what goes into the layer.
-    fn input<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn input<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let tokens = &self.trace.tokens;
         let shape = shape_text(&[1, tokens.len()]);
         paper.step("tokens", "the model sees the ids, not the text", &shape)?;
@@ -90,7 +102,7 @@ impl Walk<'_> {
     }
 
     /// From what the last layer gives to the next token.
-    fn output<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn output<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let (config, trace) = (&self.package.config, self.trace);
         match config.layers - 1 - trace.attention.layer {
             0 => paper.heading("   after the last layer")?,
@@ -118,7 +130,7 @@ impl Walk<'_> {
     }
 
     /// What every row predicts.
-    fn rows<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn rows<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let shape = shape_text(&[1, self.trace.tokens.len(), self.trace.model.vocab]);
         paper.step("every row", "row i predicts token i + 1", &shape)?;
         for (row, token) in self.trace.rows.iter().zip(&self.trace.tokens) {
@@ -136,7 +148,7 @@ impl Walk<'_> {
     }
 
     /// The KV cache, the decode steps, and what a server keeps.
-    fn cache<W: Write>(&self, paper: &mut Paper<W>) -> Result<()> {
+    fn cache<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let kv = &self.trace.kv;
         let (layers, shape) = (kv.layers, shape_text(&kv.k_shape));
         let detail = "K and V of each layer, kept; q is not";
@@ -151,7 +163,7 @@ impl Walk<'_> {
         paper.more("the same ids reuses their K and V, and computes what follows")
     }
 
-    fn decode<W: Write>(&self, paper: &mut Paper<W>, step: &DecodeStep) -> Result<()> {
+    fn decode<W: Write>(&self, paper: &mut Paper<'_, W>, step: &DecodeStep) -> Result<()> {
         let (length, token) = (step.cache_len, quoted(&step.token.bytes));
         let detail = format!(
             "{token} {} in, KV cache {} → {length}",
