@@ -347,6 +347,31 @@ pub(crate) struct CheckArguments {
 pub(crate) enum Check {
     /// Reuse, chunks, threads and neighbours change no bit of the logits; exits with 3 if they do
     Exact(CheckExactArguments),
+    /// The article's checklist, row by row; exits with 3 if a row is not ok
+    Article(CheckArticleArguments),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Rows need a model of DistilGPT-2's shape (C), GPT-2's vocabulary (T), any model (R), a server on it
+(S), DistilGPT-2's real weights (W) or a reader (D); a row whose need is not met is 'not run'.
+
+Examples:
+  refrain check article
+  refrain check article ./random-distilgpt2 --json
+  refrain check article --distilgpt2 ./distilgpt2")]
+pub(crate) struct CheckArticleArguments {
+    #[arg(help = MODEL_HELP)]
+    pub(crate) model: Option<String>,
+    /// A folder with DistilGPT-2's real weights, for the rows whose numbers only they give
+    #[arg(long, env = "REFRAIN_DISTILGPT2", value_name = "FOLDER")]
+    pub(crate) distilgpt2: Option<PathBuf>,
+    /// Threads that compute [default: the physical cores this process may use]
+    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// One JSON document (schema refrain.article/1)
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::{Cell, ExactOptions, ExactReport, Outcome, check_exact};
 
+use super::article;
 use crate::cli::{Check, CheckArguments, CheckExactArguments};
 use crate::failure::Failure;
 use crate::loading;
@@ -13,6 +14,7 @@ use crate::terminal::Terminal;
 pub(crate) fn run(arguments: &CheckArguments, terminal: &Terminal) -> Result<(), Failure> {
     match &arguments.check {
         Check::Exact(arguments) => exact(arguments, terminal),
+        Check::Article(arguments) => article::run(arguments, terminal),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod answer;
+mod article;
 pub(crate) mod bench;
 mod chat;
 pub(crate) mod check;

@@ -1,0 +1,155 @@
+//! Goes through the rows.
+
+use std::sync::Arc;
+
+use package::{Architecture, Config, Package, Tokenizer};
+
+use crate::error::ArticleError;
+use crate::live::Live;
+use crate::report::{ArticleReport, Outcome, RowReport, SectionTitle, Totals};
+use crate::row::{Check, Need, Row};
+use crate::rows::{SECTIONS, Section};
+use crate::subject::Subject;
+use crate::tally::{Seen, Stop, Tally};
+
+const NO_REAL_WEIGHTS: &str =
+    "needs DistilGPT-2's real weights: name their folder with --distilgpt2";
+
+/// What else is there than the model.
+#[derive(Clone, Debug, Default)]
+pub struct ArticleOptions {
+    /// DistilGPT-2 with its real weights, for the rows that need them.
+    pub real: Option<Arc<Package>>,
+    /// Threads that compute; `None` is as many as there are cores.
+    pub threads: Option<usize>,
+}
+
+/// Checks all rows on `package`; `progress` is told what is being worked on.
+///
+/// # Errors
+/// A model that cannot be loaded or served; whatever the rows find is in the report.
+pub fn check_article(
+    package: &Arc<Package>,
+    options: &ArticleOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<ArticleReport, ArticleError> {
+    progress("the package, and what the model computes");
+    let mut rows = model_rows(package, options)?;
+    progress("a server on the model");
+    rows.extend(live_rows(package)?);
+    rows.sort_by_key(|row| row.row);
+    let totals = Totals::of(&rows);
+    let title = |section: &Section| SectionTitle { letter: section.letter, title: section.title };
+    Ok(ArticleReport {
+        schema: "refrain.article/1",
+        model: package.name.clone(),
+        sections: SECTIONS.iter().map(title).collect(),
+        passed: totals.not_ok == 0,
+        rows,
+        totals,
+    })
+}
+
+/// All rows but those that need a server.
+fn model_rows(
+    package: &Arc<Package>,
+    options: &ArticleOptions,
+) -> Result<Vec<RowReport>, ArticleError> {
+    let mut subject = Subject::load(package, options.threads)?;
+    let real = options.real.as_ref().map(|real| Subject::load(real, options.threads));
+    let mut real = real.transpose()?;
+    let mut reports = Vec::new();
+    for (section, row) in rows() {
+        let mut tally = Tally::default();
+        let seen = match row.check {
+            Check::Live(_) => continue,
+            Check::Read => {
+                Err(Stop::not_run(format!("to be read in docs/article.md, \"{}\"", section.title)))
+            }
+            Check::Real(check) => match real.as_mut() {
+                Some(real) => check(real, &mut tally),
+                None => Err(Stop::not_run(NO_REAL_WEIGHTS)),
+            },
+            Check::Package(check) => suits(row, package).and_then(|()| check(package, &mut tally)),
+            Check::Model(check) => {
+                suits(row, package).and_then(|()| check(&mut subject, &mut tally))
+            }
+        };
+        reports.push(report(section, row, seen, &tally));
+    }
+    Ok(reports)
+}
+
+/// The rows that need a server.
+fn live_rows(package: &Arc<Package>) -> Result<Vec<RowReport>, ArticleError> {
+    let mut live = Live::start(package)?;
+    let mut reports = Vec::new();
+    for (section, row) in rows() {
+        let Check::Live(check) = row.check else { continue };
+        let mut tally = Tally::default();
+        let seen = check(&mut live, &mut tally);
+        reports.push(report(section, row, seen, &tally));
+    }
+    Ok(reports)
+}
+
+fn rows() -> impl Iterator<Item = (&'static Section, &'static Row)> {
+    SECTIONS.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)))
+}
+
+/// What a row says about one shape or one vocabulary is checked where that is the model's.
+fn suits(row: &Row, package: &Package) -> Result<(), Stop> {
+    if row.needs.contains(&Need::Config) {
+        has_the_shape(&package.config)?;
+    }
+    if row.needs.contains(&Need::Tokenizer) {
+        has_the_vocabulary(&package.tokenizer)?;
+    }
+    Ok(())
+}
+
+/// The model must have DistilGPT-2's shape.
+fn has_the_shape(config: &Config) -> Result<(), Stop> {
+    if config.architecture != Architecture::Gpt2 {
+        let name = config.architecture.name();
+        return Err(Stop::not_run(format!("the model is no GPT-2 but a {name}")));
+    }
+    let wanted = [
+        ("layers", 6, config.layers),
+        ("heads", 12, config.heads),
+        ("hidden numbers", 768, config.hidden),
+        ("tokens", 50257, config.vocab),
+        ("positions", 1024, config.context),
+    ];
+    match wanted.iter().find(|(_, wanted, found)| wanted != found) {
+        None => Ok(()),
+        Some((what, wanted, found)) => {
+            Err(Stop::not_run(format!("the model has {found} {what}, not {wanted}")))
+        }
+    }
+}
+
+/// The tokenizer must be GPT-2's, by its size and its one special token.
+fn has_the_vocabulary(tokenizer: &Tokenizer) -> Result<(), Stop> {
+    let size = tokenizer.vocab_size();
+    if size == 50257 && tokenizer.id_of("<|endoftext|>") == Some(50256) {
+        return Ok(());
+    }
+    Err(Stop::not_run(format!("the vocabulary, of {size} tokens, is not GPT-2's")))
+}
+
+/// The row's outcome. A check that compared nothing has checked nothing, whatever it says.
+fn report(section: &Section, row: &Row, seen: Seen, tally: &Tally) -> RowReport {
+    let outcome = match seen {
+        Ok(_) if tally.comparisons == 0 => Outcome::NotOk {
+            what: "the check itself".to_owned(),
+            expected: "a comparison".to_owned(),
+            found: "it compared nothing".to_owned(),
+        },
+        Ok(found) => Outcome::Ok { found, comparisons: tally.comparisons },
+        Err(Stop::Different { what, expected, found }) => Outcome::NotOk { what, expected, found },
+        Err(Stop::NotRun(reason)) => Outcome::NotRun { reason },
+    };
+    let Row { number, needs, claim, .. } = *row;
+    RowReport { row: number, section: section.letter, needs, claim, outcome }
+}

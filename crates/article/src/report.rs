@@ -1,0 +1,100 @@
+//! What was found: the document of `refrain check article --json`.
+
+use serde::Serialize;
+
+use crate::row::Need;
+
+/// What became of the rows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArticleReport {
+    /// `refrain.article/1`.
+    pub schema: &'static str,
+    /// The package's name.
+    pub model: String,
+    /// The checklist's sections, in order.
+    pub sections: Vec<SectionTitle>,
+    /// One entry for each row, in order.
+    pub rows: Vec<RowReport>,
+    /// How many rows ended how.
+    pub totals: Totals,
+    /// Whether no row is `not ok`.
+    pub passed: bool,
+}
+
+/// A section of the checklist.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SectionTitle {
+    /// Its letter, from A on.
+    pub letter: char,
+    /// Its title, which is also that of the section of the tour in `docs/article.md`.
+    pub title: &'static str,
+}
+
+/// One row of the checklist.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RowReport {
+    /// Its number, from 1 on.
+    pub row: u16,
+    /// The letter of its section.
+    pub section: char,
+    /// What it needs to be checked.
+    pub needs: &'static [Need],
+    /// What must hold.
+    pub claim: &'static str,
+    /// What was found.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What became of a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It holds.
+    Ok {
+        /// What was seen.
+        found: String,
+        /// Numbers and facts compared; one at least.
+        comparisons: u64,
+    },
+    /// It does not hold.
+    NotOk {
+        /// Of what.
+        what: String,
+        /// What should have been seen.
+        expected: String,
+        /// What was seen.
+        found: String,
+    },
+    /// It was not checked.
+    NotRun {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Numbers of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// That hold.
+    pub ok: usize,
+    /// That do not hold.
+    pub not_ok: usize,
+    /// That were not checked.
+    pub not_run: usize,
+}
+
+impl Totals {
+    /// Counts the outcomes of `rows`.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a RowReport>) -> Totals {
+        let mut totals = Totals::default();
+        for row in rows {
+            match row.outcome {
+                Outcome::Ok { .. } => totals.ok += 1,
+                Outcome::NotOk { .. } => totals.not_ok += 1,
+                Outcome::NotRun { .. } => totals.not_run += 1,
+            }
+        }
+        totals
+    }
+}

@@ -1,0 +1,197 @@
+//! Runs of the model that are looked at: what a step's taps showed, and what the KV cache holds.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use engine::{Batch, ForwardError, Model, Site, TapPoint, Taps};
+use kernels::{KvError, KvStore, PAGE_TOKENS, PageId, RowPlace};
+
+/// A tensor that a tap showed; its shape is without the batch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tensor {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f32>,
+}
+
+impl Tensor {
+    /// The shape with the batch of one in front.
+    pub(crate) fn batched(&self) -> Vec<usize> {
+        [&[1], &self.shape[..]].concat()
+    }
+
+    /// Numbers of one entry of the first axis.
+    pub(crate) fn width(&self) -> usize {
+        self.shape[1..].iter().product()
+    }
+
+    /// One entry of the first axis; nothing if there is no such one.
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        let width = self.width();
+        self.values.get(row * width..(row + 1) * width).unwrap_or_default()
+    }
+
+    /// The vector at two indices of a tensor of three axes.
+    pub(crate) fn at(&self, first: usize, second: usize) -> &[f32] {
+        let width = self.shape.last().copied().unwrap_or(0);
+        self.row(first).get(second * width..(second + 1) * width).unwrap_or_default()
+    }
+}
+
+/// What one step showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Pass {
+    taps: BTreeMap<TapPoint, Tensor>,
+    /// The taps in the order in which they were shown.
+    pub(crate) order: Vec<TapPoint>,
+    /// The logits of all rows.
+    pub(crate) logits: Vec<f32>,
+}
+
+impl Pass {
+    /// The tensor at a place of one layer, if it was shown.
+    pub(crate) fn layer(&self, layer: usize, site: Site) -> Option<&Tensor> {
+        self.taps.get(&TapPoint { layer: Some(layer), site })
+    }
+
+    /// The tensor at a place outside the layers, if it was shown.
+    pub(crate) fn model(&self, site: Site) -> Option<&Tensor> {
+        self.taps.get(&TapPoint::from(site))
+    }
+}
+
+impl Taps for Pass {
+    fn wants(&self, _point: TapPoint) -> bool {
+        true
+    }
+
+    fn record(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
+        self.order.push(point);
+        self.taps.insert(point, Tensor { shape: shape.to_vec(), values: values.to_vec() });
+    }
+}
+
+/// Why a sequence could not go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SequenceError {
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
+    #[error(transparent)]
+    Kv(#[from] KvError),
+}
+
+/// One sequence with its own KV cache.
+pub(crate) struct Sequence {
+    store: KvStore,
+    pages: Vec<PageId>,
+    /// Tokens given so far.
+    length: usize,
+}
+
+impl Sequence {
+    /// An empty sequence with room for `capacity` tokens.
+    pub(crate) fn new(model: &Model, capacity: usize) -> Result<Sequence, SequenceError> {
+        let pages = capacity.div_ceil(PAGE_TOKENS).max(1);
+        let mut store = KvStore::new(model.kv_geometry(), pages)?;
+        // In descending order, so that a page's number is never its place by luck.
+        let pages: Vec<PageId> = (0..pages as PageId).rev().collect();
+        pages.iter().for_each(|&page| store.zero_page(page));
+        Ok(Sequence { store, pages, length: 0 })
+    }
+
+    /// Appends `tokens` in one step, looks at every tensor, and computes all logits.
+    pub(crate) fn step(
+        &mut self,
+        model: &mut Model,
+        tokens: &[u32],
+    ) -> Result<Pass, SequenceError> {
+        let rows: Vec<usize> = (0..tokens.len()).collect();
+        let mut pass = Pass::default();
+        pass.logits = self.run(model, tokens, &rows, &mut pass)?;
+        Ok(pass)
+    }
+
+    /// Appends `tokens` in one step and gives the logits of its rows `logit_rows`.
+    pub(crate) fn run(
+        &mut self,
+        model: &mut Model,
+        tokens: &[u32],
+        logit_rows: &[usize],
+        taps: &mut dyn Taps,
+    ) -> Result<Vec<f32>, SequenceError> {
+        let positions = self.length..self.length + tokens.len();
+        let places: Vec<RowPlace> =
+            positions.map(|position| RowPlace { pages: &self.pages, position }).collect();
+        let batch = Batch { tokens, places: &places, logit_rows };
+        self.length += tokens.len();
+        Ok(model.forward(&mut self.store, &batch, taps)?.to_vec())
+    }
+
+    /// What the KV cache holds, whatever was asked to be written there.
+    pub(crate) fn kv(&self) -> Kv {
+        let geometry = self.store.geometry();
+        let capacity = self.pages.len() * PAGE_TOKENS;
+        let mut kv = Kv { layers: geometry.layers, heads: geometry.kv_heads, ..Kv::default() };
+        kv.capacity = capacity;
+        kv.width = geometry.head_dim;
+        kv.number_bytes = geometry.kv_type.bytes();
+        for layer in 0..geometry.layers {
+            for head in 0..geometry.kv_heads {
+                for position in 0..capacity {
+                    let page = self.pages[position / PAGE_TOKENS];
+                    let slot = position % PAGE_TOKENS;
+                    let (key, value) = self.store.read(page, layer, head, slot);
+                    kv.keys.extend(key);
+                    kv.values.extend(value);
+                }
+            }
+        }
+        kv
+    }
+}
+
+/// The content of a KV cache: layers, heads, positions, numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Kv {
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    /// Positions that there is room for.
+    pub(crate) capacity: usize,
+    /// Numbers of one key or value.
+    pub(crate) width: usize,
+    /// Bytes of one number.
+    pub(crate) number_bytes: usize,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Kv {
+    fn range(&self, layer: usize, head: usize, positions: Range<usize>) -> Range<usize> {
+        let start = (layer * self.heads + head) * self.capacity;
+        (start + positions.start) * self.width..(start + positions.end) * self.width
+    }
+
+    /// The keys of one head at some positions.
+    pub(crate) fn keys(&self, layer: usize, head: usize, positions: Range<usize>) -> &[f32] {
+        &self.keys[self.range(layer, head, positions)]
+    }
+
+    /// The values of one head at some positions.
+    pub(crate) fn values(&self, layer: usize, head: usize, positions: Range<usize>) -> &[f32] {
+        &self.values[self.range(layer, head, positions)]
+    }
+
+    /// Whether anything is stored at a position, in a layer. Pages are zeros before.
+    pub(crate) fn holds(&self, layer: usize, position: usize) -> bool {
+        let mut heads = 0..self.heads;
+        heads.any(|head| {
+            let at = position..position + 1;
+            let numbers = [self.keys(layer, head, at.clone()), self.values(layer, head, at)];
+            numbers.concat().iter().any(|&number| number != 0.0)
+        })
+    }
+
+    /// How many positions a layer's cache holds.
+    pub(crate) fn length(&self, layer: usize) -> usize {
+        (0..self.capacity).filter(|&position| self.holds(layer, position)).count()
+    }
+}

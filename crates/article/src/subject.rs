@@ -1,0 +1,126 @@
+//! The model that the rows look at, and the runs of it that they share.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use engine::Model;
+use kernels::Team;
+use package::Package;
+
+use crate::error::ArticleError;
+use crate::sequence::{Kv, Pass, Sequence};
+use crate::tally::Stop;
+
+/// The article's prompt.
+pub(crate) const PROMPT: &str = "The cat sat on";
+/// Decode steps that rows may take after the prompt.
+pub(crate) const DECODE_STEPS: usize = 3;
+
+/// A loaded model and the prompt's tokens.
+pub(crate) struct Subject {
+    pub(crate) package: Arc<Package>,
+    pub(crate) model: Model,
+    pub(crate) prompt: Vec<u32>,
+    passes: HashMap<Vec<u32>, Rc<Pass>>,
+    story: Option<Rc<Story>>,
+}
+
+/// The prompt's prefill and the steps after it, in one sequence.
+pub(crate) struct Story {
+    pub(crate) prefill: Pass,
+    /// The likeliest token after the prompt, and after each step.
+    pub(crate) chosen: Vec<u32>,
+    /// The steps after the prefill, each on the token chosen before.
+    pub(crate) decode: Vec<Pass>,
+    /// The KV cache after the prefill, and after each step.
+    pub(crate) kv: Vec<Kv>,
+}
+
+impl Subject {
+    /// Loads the model and encodes the prompt.
+    pub(crate) fn load(
+        package: &Arc<Package>,
+        threads: Option<usize>,
+    ) -> Result<Subject, ArticleError> {
+        let prompt = package.tokenizer.encode(PROMPT, false)?.ids;
+        let tokens = prompt.len();
+        if tokens < 3 {
+            return Err(ArticleError::Prompt { tokens, problem: "is too few" });
+        }
+        if tokens + DECODE_STEPS > package.config.context {
+            return Err(ArticleError::Prompt { tokens, problem: "do not fit its context" });
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let team = Arc::new(Team::new(threads.unwrap_or(cores))?);
+        let model = Model::load(package, team, package.config.context, &|_, _| {})?;
+        let (package, passes) = (package.clone(), HashMap::new());
+        Ok(Subject { package, model, prompt, passes, story: None })
+    }
+
+    /// A prefill of `tokens`, in a sequence of its own; computed once.
+    pub(crate) fn pass(&mut self, tokens: &[u32]) -> Result<Rc<Pass>, Stop> {
+        if let Some(pass) = self.passes.get(tokens) {
+            return Ok(pass.clone());
+        }
+        let pass = Rc::new(self.fresh(tokens)?);
+        self.passes.insert(tokens.to_vec(), pass.clone());
+        Ok(pass)
+    }
+
+    /// A prefill of `tokens`, in a sequence of its own; computed anew.
+    pub(crate) fn fresh(&mut self, tokens: &[u32]) -> Result<Pass, Stop> {
+        let failed = |error| Stop::failed("a prefill", error);
+        let mut sequence = Sequence::new(&self.model, tokens.len()).map_err(failed)?;
+        sequence.step(&mut self.model, tokens).map_err(failed)
+    }
+
+    /// The prompt's prefill.
+    pub(crate) fn prefill(&mut self) -> Result<Rc<Pass>, Stop> {
+        let prompt = self.prompt.clone();
+        self.pass(&prompt)
+    }
+
+    /// The prompt's prefill and some steps after it; computed once.
+    pub(crate) fn story(&mut self) -> Result<Rc<Story>, Stop> {
+        if let Some(story) = &self.story {
+            return Ok(story.clone());
+        }
+        let failed = |error| Stop::failed("a step", error);
+        let capacity = self.prompt.len() + DECODE_STEPS;
+        let mut sequence = Sequence::new(&self.model, capacity).map_err(failed)?;
+        let prefill = sequence.step(&mut self.model, &self.prompt).map_err(failed)?;
+        let vocab = self.package.config.vocab;
+        let mut story = Story {
+            chosen: vec![likeliest(&prefill.logits, vocab)],
+            prefill,
+            decode: vec![],
+            kv: vec![],
+        };
+        story.kv.push(sequence.kv());
+        for step in 0..DECODE_STEPS {
+            let pass = sequence.step(&mut self.model, &[story.chosen[step]]).map_err(failed)?;
+            story.chosen.push(likeliest(&pass.logits, vocab));
+            story.decode.push(pass);
+            story.kv.push(sequence.kv());
+        }
+        let story = Rc::new(story);
+        self.story = Some(story.clone());
+        Ok(story)
+    }
+}
+
+/// The greatest logit's id in the last row; the lowest of equals.
+pub(crate) fn likeliest(logits: &[f32], vocab: usize) -> u32 {
+    let last = &logits[logits.len().saturating_sub(vocab)..];
+    let better = |best: usize, id: usize| if last[id] > last[best] { id } else { best };
+    (0..last.len()).fold(0, better) as u32
+}
+
+/// For rows whose check is still to come.
+pub(crate) fn unwritten(
+    _package: &Package,
+    _tally: &mut crate::tally::Tally,
+) -> crate::tally::Seen {
+    Err(Stop::not_run("not checked yet"))
+}
