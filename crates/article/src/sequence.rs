@@ -6,6 +6,8 @@ use std::ops::Range;
 use engine::{Batch, ForwardError, Model, Site, TapPoint, Taps};
 use kernels::{KvError, KvStore, PAGE_TOKENS, PageId, RowPlace};
 
+use crate::tally::Stop;
+
 /// A tensor that a tap showed; its shape is without the batch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tensor {
@@ -68,6 +70,11 @@ impl Taps for Pass {
         self.order.push(point);
         self.taps.insert(point, Tensor { shape: shape.to_vec(), values: values.to_vec() });
     }
+}
+
+/// The tensor, which the engine must have shown.
+pub(crate) fn shown<'a>(tensor: Option<&'a Tensor>, what: &str) -> Result<&'a Tensor, Stop> {
+    tensor.ok_or_else(|| Stop::failed(what, "the engine did not show this tensor"))
 }
 
 /// Why a sequence could not go on.

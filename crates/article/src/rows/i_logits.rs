@@ -1,9 +1,10 @@
 //! From heads to logits.
 
-use crate::row::Check::Package;
+use crate::row::Check::{Package, Real};
 use crate::row::letters::{C, D, R, W};
 use crate::row::{Row, row};
-use crate::subject::unwritten;
+use crate::subject::{PROMPT, Subject, likeliest, unwritten};
+use crate::tally::{Seen, Tally};
 
 pub(super) const ROWS: &[Row] = &[
     row(82, &[C], "the heads' outputs are (1, 12, 4, 64)", Package(unwritten)),
@@ -25,9 +26,26 @@ pub(super) const ROWS: &[Row] = &[
     row(98, &[R], "softmax over the vocabulary sums to 1", Package(unwritten)),
     row(99, &[C], "the last row is (50257,)", Package(unwritten)),
     row(100, &[R], "the 5 likeliest are listed, likeliest first", Package(unwritten)),
-    row(101, &[W], "the likeliest is 262, ' the'", Package(unwritten)),
+    row(101, &[W], "the likeliest is 262, ' the'", Real(the_likeliest)),
     row(102, &[R], "greedy takes the likeliest: one id, (1, 1)", Package(unwritten)),
-    row(103, &[W], "the text becomes 'The cat sat on the'", Package(unwritten)),
+    row(103, &[W], "the text becomes 'The cat sat on the'", Real(the_text)),
     row(104, &[R], "sampling draws from the same row, by its seed", Package(unwritten)),
     row(105, &[R], "every token of the vocabulary is a candidate", Package(unwritten)),
 ];
+
+fn the_likeliest(subject: &mut Subject, tally: &mut Tally) -> Seen {
+    let pass = subject.prefill()?;
+    let found = likeliest(&pass.logits, subject.package.config.vocab);
+    tally.equal("the likeliest", &262, &found)?;
+    tally.equal("its text", " the", &subject.package.tokenizer.decode(&[found], true)[..])?;
+    Ok(format!("{found}, ' the'"))
+}
+
+fn the_text(subject: &mut Subject, tally: &mut Tally) -> Seen {
+    let pass = subject.prefill()?;
+    let next = likeliest(&pass.logits, subject.package.config.vocab);
+    let ids = [&subject.prompt[..], &[next]].concat();
+    let text = subject.package.tokenizer.decode(&ids, true);
+    tally.equal("text", &format!("{PROMPT} the")[..], &text[..])?;
+    Ok(format!("'{text}'"))
+}
