@@ -23,6 +23,8 @@ Usage: cargo xtask CHORE
   e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
   goldens           records the small random models of the parity tests, and what transformers
                     computes on them, anew
+  random-distilgpt2 FOLDER
+                    writes a random model of DistilGPT-2's shape, with GPT-2's vocabulary
   kl [--peer-logits FILE | --peer PROGRAM]
                     mean KL divergence of the engine (and of a peer) from a float forward";
 
@@ -48,6 +50,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "e2e" => test::end_to_end(&workspace, rest),
         "goldens" => tools::record_goldens(&workspace),
         "kl" => kl::run(&workspace, rest),
+        "random-distilgpt2" => tools::random_distilgpt2(&workspace, rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -115,6 +115,15 @@ pub(crate) fn gpt2_vocabulary(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Writes a random model of DistilGPT-2's shape, with the real vocabulary, to the folder named.
+pub(crate) fn random_distilgpt2(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let [folder] = arguments else { bail!("usage: cargo xtask random-distilgpt2 FOLDER") };
+    let vocabulary = gpt2_vocabulary(workspace)?;
+    let [ids, merges] = ["encoder.json", "vocab.bpe"].map(|name| vocabulary.join(name));
+    fs::create_dir_all(folder).with_context(|| folder.clone())?;
+    random_model::write_distilgpt2(Path::new(folder), &ids, &merges).with_context(|| folder.clone())
+}
+
 /// The path of the default model, which the project's own binary pulls where it is not yet.
 pub(crate) fn model(workspace: &Workspace) -> Result<PathBuf> {
     let path = capture(workspace.command(workspace.binary()).args(["pull", "smollm2"]))?;
