@@ -316,6 +316,9 @@ fn other_tokenizers_are_refused_by_name() {
     assert!(refused(&long_merge).contains("abab"));
     let huge = small_json("", "").replace(r#""ab":2"#, r#""ab":4000000000"#);
     assert!(refused(&huge).contains("4000000000"));
+    for value in ["\"\"", "1", "[]", "null"] {
+        assert!(refused(value).contains("no object"), "{value}");
+    }
 }
 
 #[test]

@@ -17,6 +17,9 @@ const PRE_TOKENIZERS: [&str; 5] = ["ByteLevel", "Split", "Digits", "Punctuation"
 pub(super) fn describe(json: &[u8], mut roles: Roles) -> Result<Description, TokenizerError> {
     let mut json: Value = serde_json::from_slice(json)
         .map_err(|error| TokenizerError::Damaged(format!("tokenizer.json: {error}")))?;
+    if !json.is_object() {
+        return Err(damaged("it is no object"));
+    }
     let mut model = json["model"].take();
     check_model(&model)?;
     let splitting = Splitting {
