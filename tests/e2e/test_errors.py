@@ -7,6 +7,7 @@ import pytest
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 USER = [{"role": "user", "content": "Hi"}]
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
 
 # Path, body, and the field that the error names.
 BAD = [
@@ -28,6 +29,9 @@ BAD = [
     (CHAT, {"messages": USER, "logit_bias": {"99999999": 1}}, "logit_bias"),
     (CHAT, {"messages": USER, "stop": 5}, "stop"),
     (CHAT, {"messages": USER, "stream": "yes"}, "stream"),
+    (CHAT, {"messages": USER, "tools": TOOLS}, "tools"),
+    (CHAT, {"messages": USER, "tools": TOOLS, "tool_choice": "required"}, "tools"),
+    (CHAT, {"messages": USER, "tools": [{}], "tool_choice": "none"}, "tools"),
     (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
     (CHAT, {"messages": USER, "min_tokens": 3}, "min_tokens"),
     (CHAT, {"messages": USER, "mirostat": 2}, "mirostat"),
@@ -101,6 +105,13 @@ def test_what_asks_for_nothing_is_taken(http):
     answer = http.post(CHAT, json={"messages": USER, "max_tokens": 1} | neutral)
     assert answer.status_code == 200, answer.text
     assert answer.json()["refrain"]["ignored"] == []
+
+
+def test_tools_that_the_template_does_not_read_are_listed(http):
+    body = {"messages": USER, "max_tokens": 1, "tools": TOOLS, "tool_choice": "none"}
+    answer = http.post(CHAT, json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["refrain"]["ignored"] == ["tools"]
 
 
 def test_unknown_fields_are_listed_within_a_limit(http):

@@ -113,6 +113,20 @@ def test_why_agrees_with_the_server(server, tmp_path):
             assert found | {"compared_with": ""} == expected | {"compared_with": ""}
 
 
+def test_why_refuses_what_the_server_refuses_in_the_same_words(server, tmp_path):
+    long = chat("word " * 8_192, "Why?")
+    with server.http() as http:
+        said = http.post("/v1/chat/completions", json=long).json()["error"]["message"]
+    files = []
+    for name, body in [("a", chat(SYSTEM, "Why?")), ("b", long)]:
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(body), encoding="utf-8")
+        files.append(str(path))
+    arguments = ["why", "smollm2", "--prompt", files[0], "--against", files[1]]
+    error = command(*arguments, check=1).stderr
+    assert "the context holds 8192" in said and said in error, (said, error)
+
+
 def test_why_reads_anthropic_bodies_and_texts(default_model, tmp_path):
     anthropic = {
         "system": [{"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}}],

@@ -135,9 +135,11 @@ fn function(tool: &Value) -> Value {
     if tool["input_schema"].is_null() {
         return tool.clone();
     }
-    let mut function = json!({"name": tool["name"], "parameters": tool["input_schema"]});
+    // In the order that OpenAI's clients use, which templates that print JSON keep.
+    let mut function = json!({"name": tool["name"]});
     if !tool["description"].is_null() {
         function["description"] = tool["description"].clone();
     }
+    function["parameters"] = tool["input_schema"].clone();
     json!({"type": "function", "function": function})
 }

@@ -4,7 +4,7 @@
 use package::{ChatRequest, ChatTemplate, Encoding, PromptMap, Rendered, Tokenizer};
 use serde_json::{Map, Value};
 
-use crate::error::PromptError;
+use crate::error::{PromptError, PromptTooLong};
 
 const MESSAGES_MAX: usize = 16_384;
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
@@ -92,10 +92,13 @@ pub struct PromptMaker<'a> {
     pub chat_template: Option<&'a ChatTemplate>,
     /// The date that the template sees; `None` is today's.
     pub date: Option<&'a str>,
+    /// Tokens of the context, where they are known: a longer prompt is refused.
+    pub context: Option<usize>,
 }
 
 impl PromptMaker<'_> {
-    /// Renders a [checked](check_messages) conversation, up to where the answer begins.
+    /// Renders a [checked](check_messages) conversation, with [checked](crate::check_tools)
+    /// `tools`, up to where the answer begins.
     ///
     /// # Errors
     /// [`PromptError`] about `messages` where there is no template, or it refuses them.
@@ -119,8 +122,27 @@ impl PromptMaker<'_> {
         template.render(&request).map_err(|error| failed(error.to_string()))
     }
 
-    /// Renders and tokenizes a [checked](check_messages) conversation. The map tells which tokens
-    /// came from which message.
+    /// Tokenizes a text that came in `field`; one that cannot fit the context is refused before
+    /// that costs anything.
+    ///
+    /// # Errors
+    /// [`PromptError`] about `field` for a text that is too long.
+    pub fn encode(&self, text: &str, bos: bool, field: &str) -> Result<Encoding, PromptError> {
+        let tokens = self.tokenizer.tokens_at_least(text);
+        match self.context {
+            Some(context) if tokens > context => {
+                let error = PromptTooLong { tokens, at_least: true, context };
+                Err(PromptError::too_long(field, error))
+            }
+            _ => self
+                .tokenizer
+                .encode(text, bos)
+                .map_err(|error| PromptError::new(field, error.to_string())),
+        }
+    }
+
+    /// [Renders](Self::render) and tokenizes a conversation. The map tells which tokens came from
+    /// which message.
     ///
     /// # Errors
     /// As [`render`](Self::render), and for a text that is too long.
@@ -132,8 +154,7 @@ impl PromptMaker<'_> {
     ) -> Result<(Encoding, PromptMap), PromptError> {
         let rendered = self.render(messages, tools, variables)?;
         // The template itself places the token that begins a text.
-        let encoding = self.tokenizer.encode(&rendered.text, false);
-        let encoding = encoding.map_err(|error| PromptError::new("messages", error.to_string()))?;
+        let encoding = self.encode(&rendered.text, false, "messages")?;
         let map = PromptMap::new(&rendered, &encoding);
         Ok((encoding, map))
     }

@@ -15,12 +15,14 @@ pub struct PromptError {
     pub field: String,
     /// What is wrong, naming the field.
     pub message: String,
+    /// Whether it is that the prompt is longer than the context.
+    pub too_long: bool,
 }
 
 impl PromptError {
     /// `message` is about `field`.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into() }
+        Self { field: field.into(), message: message.into(), too_long: false }
     }
 
     /// The error for a value of the wrong type: `field` must be `wanted` ("a string").
@@ -32,6 +34,37 @@ impl PromptError {
             plain => shown(plain),
         };
         Self::new(field, format!("'{field}' must be {wanted}, and is {found}"))
+    }
+
+    /// The error for a prompt that came in `field` and does not fit.
+    pub fn too_long(field: &str, error: PromptTooLong) -> Self {
+        Self { too_long: true, ..Self::new(field, error.to_string()) }
+    }
+}
+
+/// The prompt leaves no room for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the prompt has {least}{tokens} tokens and the context holds {context}",
+    least = if *at_least { "at least " } else { "" }
+)]
+pub struct PromptTooLong {
+    /// Tokens of the prompt.
+    pub tokens: usize,
+    /// Whether it may have more than that.
+    pub at_least: bool,
+    /// Tokens of the context.
+    pub context: usize,
+}
+
+/// Checks that a prompt of `tokens` and the shortest answer, of `answer` tokens, fit the context.
+///
+/// # Errors
+/// [`PromptTooLong`] where they do not.
+pub fn check_length(tokens: usize, answer: usize, context: usize) -> Result<(), PromptTooLong> {
+    match tokens.saturating_add(answer) > context {
+        true => Err(PromptTooLong { tokens, at_least: false, context }),
+        false => Ok(()),
     }
 }
 

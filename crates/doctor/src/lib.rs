@@ -12,6 +12,7 @@
 //!     tokenizer: &text.tokenizer,
 //!     chat_template: text.chat_template.as_ref(),
 //!     date: None,
+//!     context: text.context,
 //! };
 //! let first = Prompt::read("a.txt", b"Once upon a time", maker)?;
 //! let second = Prompt::read("b.txt", b"Once upon a midnight dreary", maker)?;
@@ -28,12 +29,14 @@ mod excerpt;
 mod hint;
 mod prompt;
 mod text_prompt;
+mod tools;
 mod verdict;
 
 pub use conversation::{PromptMaker, check_messages};
-pub use error::{PromptError, shown};
+pub use error::{PromptError, PromptTooLong, check_length, shown};
 pub use excerpt::Excerpt;
 pub use hint::Hint;
 pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
 pub use text_prompt::{TextPrompt, token_ids};
+pub use tools::check_tools;
 pub use verdict::{complete, why};

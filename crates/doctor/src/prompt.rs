@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::anthropic;
 use crate::conversation::{PromptMaker, check_messages};
-use crate::error::PromptError;
+use crate::error::{PromptError, check_length};
 use crate::text_prompt::TextPrompt;
+use crate::tools::check_tools;
 
 /// A longer file is refused, as the server refuses a longer body.
 pub const PROMPT_BYTES_MAX: usize = 16 << 20;
@@ -54,7 +55,8 @@ impl Prompt {
     /// tool a message of its own.
     ///
     /// # Errors
-    /// [`PromptError`] that names what cannot be read, and for an empty prompt.
+    /// [`PromptError`] that names what cannot be read, for an empty prompt, and for one that leaves
+    /// no room for an answer in the maker's context.
     pub fn read(name: &str, bytes: &[u8], maker: PromptMaker<'_>) -> Result<Prompt, PromptError> {
         if bytes.len() > PROMPT_BYTES_MAX {
             let message = format!("it is longer than {PROMPT_BYTES_MAX} bytes");
@@ -65,8 +67,9 @@ impl Prompt {
         let prompt = match body(name, text)? {
             Some(body) => Prompt::of_body(name, body, maker)?,
             None => {
-                let text = TextPrompt::Text(text.to_owned());
-                Prompt::plain(name, Shape::Text, text.encode(maker.tokenizer)?)
+                let tokens = TextPrompt::Text(text.to_owned()).encode(maker)?;
+                fits(&tokens, 1, maker, "")?;
+                Prompt::plain(name, Shape::Text, tokens)
             }
         };
         if prompt.tokens.is_empty() {
@@ -136,7 +139,10 @@ fn completion(
         return Err(PromptError::new("prompt", message));
     };
     let echo = boolean(&mut body, "echo")?.unwrap_or(false);
-    let tokens = prompt.encode(maker.tokenizer)?;
+    let tokens = prompt.encode(maker)?;
+    // With `echo`, the prompt alone may be asked for.
+    let answer = usize::from(body.get("max_tokens").is_none_or(|most| most != 0));
+    fits(&tokens, answer, maker, "prompt")?;
     let wants_rows = echo && body.contains_key("logprobs");
     Ok(Prompt { wants_rows, ..Prompt::plain(name, Shape::OpenaiCompletion, tokens) })
 }
@@ -168,11 +174,24 @@ fn chat(
     };
     let tools = match body.remove("tools") {
         None => None,
-        Some(Value::Array(tools)) => Some(tools).filter(|tools| !tools.is_empty()),
+        Some(Value::Array(tools)) => Some(tools),
         Some(other) => return Err(PromptError::wrong_type("tools", "an array", &other)),
     };
-    let (encoding, map) = maker.chat(&messages, tools.map(Value::from).as_ref(), &variables)?;
+    let tools = check_tools(tools)?;
+    let (encoding, map) = maker.chat(&messages, tools.as_ref(), &variables)?;
+    fits(&encoding.ids, 1, maker, "messages")?;
     Ok(Prompt { map: Some(map), ..Prompt::plain(name, shape, encoding.ids) })
+}
+
+/// Checks that a prompt and an answer of at least `answer` tokens fit the context, if it is known.
+fn fits(
+    tokens: &[u32],
+    answer: usize,
+    maker: PromptMaker<'_>,
+    field: &str,
+) -> Result<(), PromptError> {
+    let Some(context) = maker.context else { return Ok(()) };
+    check_length(tokens.len(), answer, context).map_err(|error| PromptError::too_long(field, error))
 }
 
 fn boolean(body: &mut Map<String, Value>, name: &str) -> Result<Option<bool>, PromptError> {

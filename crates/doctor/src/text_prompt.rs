@@ -1,8 +1,8 @@
 //! The `prompt` of a completion: a text, token ids, or several of either.
 
-use package::Tokenizer;
 use serde_json::Value;
 
+use crate::conversation::PromptMaker;
 use crate::error::{PromptError, shown};
 
 const PROMPTS_MAX: usize = 128;
@@ -53,13 +53,12 @@ impl TextPrompt {
     ///
     /// # Errors
     /// [`PromptError`] for a text that is too long, and for ids that are none.
-    pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, PromptError> {
+    pub fn encode(&self, maker: PromptMaker<'_>) -> Result<Vec<u32>, PromptError> {
         match self {
-            TextPrompt::Text(text) => tokenizer
-                .encode(text, true)
-                .map(|encoding| encoding.ids)
-                .map_err(|error| PromptError::new("prompt", error.to_string())),
-            TextPrompt::Ids(ids) => token_ids("prompt", ids, tokenizer.vocab_size()),
+            TextPrompt::Text(text) => {
+                maker.encode(text, true, "prompt").map(|encoding| encoding.ids)
+            }
+            TextPrompt::Ids(ids) => token_ids("prompt", ids, maker.tokenizer.vocab_size()),
         }
     }
 }

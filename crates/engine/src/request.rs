@@ -1,6 +1,7 @@
 //! What a caller asks of the engine, and what comes back.
 
 use cache::{Namespace, Verdict};
+use doctor::{PromptTooLong, check_length};
 use package::PromptMap;
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -256,13 +257,8 @@ pub enum SubmitError {
         retry_after_s: u64,
     },
     /// The prompt leaves no room for an answer.
-    #[error("the prompt has {tokens} tokens and the context holds {context}")]
-    PromptTooLong {
-        /// Tokens of the prompt.
-        tokens: usize,
-        /// Tokens of the context.
-        context: usize,
-    },
+    #[error(transparent)]
+    PromptTooLong(#[from] PromptTooLong),
     /// The prompt has no token.
     #[error("the prompt is empty")]
     EmptyPrompt,
@@ -296,9 +292,7 @@ impl RequestLimits {
             return Err(SubmitError::EmptyPrompt);
         }
         let answer = usize::from(request.max_tokens != Some(0));
-        if tokens + answer > self.context {
-            return Err(SubmitError::PromptTooLong { tokens, context: self.context });
-        }
+        check_length(tokens, answer, self.context)?;
         self.check_ids("prompt", request.prompt.iter().copied())?;
         let choices = request.choices;
         range("n", (1..=CHOICES_MAX).contains(&choices), || {

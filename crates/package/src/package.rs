@@ -117,16 +117,25 @@ impl Package {
         }
     }
 
-    /// Opens tokenizer and chat template alone; config and weights may be missing.
+    /// Opens tokenizer and chat template alone; config and weights may be missing, or not be
+    /// supported.
     ///
     /// # Errors
     /// [`PackageError`] that names the file and what is wrong with it.
     pub fn open_text(path: &Path) -> Result<TextPackage, PackageError> {
-        let text = match is_directory(path)? {
-            true => TextPackage::from_directory(path),
-            false => TextPackage::from_gguf(read_gguf(path)?.metadata()),
+        let (text, config) = match is_directory(path)? {
+            true => {
+                let config = read_text(&path.join("config.json"))?;
+                let config = config.and_then(|text| Config::from_json(&text).ok());
+                (TextPackage::from_directory(path), config)
+            }
+            false => {
+                let file = read_gguf(path)?;
+                (TextPackage::from_gguf(file.metadata()), Config::from_gguf(&file).ok())
+            }
         };
-        text.map_err(|error| PackageError::Text { path: path.to_owned(), error })
+        let text = text.map_err(|error| PackageError::Text { path: path.to_owned(), error })?;
+        Ok(TextPackage { context: config.map(|config| config.context), ..text })
     }
 
     fn open_gguf(path: &Path) -> Result<Package, PackageError> {
@@ -135,7 +144,7 @@ impl Package {
         let config = Config::from_gguf(&file).map_err(at)?;
         let license = file.metadata().string("general.license");
         let license = license.map_err(|error| at(error.into()))?.map(str::to_owned);
-        let TextPackage { tokenizer, chat_template } =
+        let TextPackage { tokenizer, chat_template, .. } =
             fitting(path, &config, TextPackage::from_gguf(file.metadata()))?;
         let weights = Weights::from_gguf(file, &config)
             .map_err(|error| PackageError::Weights { path: path.to_owned(), error })?;
@@ -156,7 +165,7 @@ impl Package {
             .map_err(|error| PackageError::Config { path: config_path, error })?;
         let weights = Weights::from_safetensors(path, &config)
             .map_err(|error| PackageError::Weights { path: path.to_owned(), error })?;
-        let TextPackage { tokenizer, chat_template } =
+        let TextPackage { tokenizer, chat_template, .. } =
             fitting(path, &config, TextPackage::from_directory(path))?;
         let license = read_text(&path.join("README.md"))?.as_deref().and_then(license_of_readme);
         let path = path.to_owned();

@@ -12,6 +12,8 @@ pub struct TextPackage {
     pub tokenizer: Tokenizer,
     /// Turns messages into text; `None` for a base model, which has none.
     pub chat_template: Option<ChatTemplate>,
+    /// Tokens of the model's context; `None` where no configuration that can be read says.
+    pub context: Option<usize>,
 }
 
 /// Why tokenizer or chat template are not usable.
@@ -27,17 +29,17 @@ pub enum TextError {
 }
 
 impl TextPackage {
-    /// From a GGUF file's `tokenizer.*`.
+    /// From a GGUF file's `tokenizer.*`; the context is the caller's to add.
     pub(crate) fn from_gguf(metadata: &Metadata) -> Result<TextPackage, TextError> {
         let tokenizer = Tokenizer::from_gguf(metadata)?;
         let chat_template = ChatTemplate::from_gguf(metadata, &tokenizer)?;
-        Ok(TextPackage { tokenizer, chat_template })
+        Ok(TextPackage { tokenizer, chat_template, context: None })
     }
 
-    /// From a directory of Hugging Face files.
+    /// From a directory of Hugging Face files; the context is the caller's to add.
     pub(crate) fn from_directory(directory: &Path) -> Result<TextPackage, TextError> {
         let tokenizer = Tokenizer::from_directory(directory)?;
         let chat_template = ChatTemplate::from_directory(directory, &tokenizer)?;
-        Ok(TextPackage { tokenizer, chat_template })
+        Ok(TextPackage { tokenizer, chat_template, context: None })
     }
 }

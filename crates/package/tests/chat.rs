@@ -220,6 +220,24 @@ fn null_content_is_an_empty_text_where_the_template_needs_one() {
 }
 
 #[test]
+fn whether_a_template_reads_tools_is_known() {
+    let reads = [
+        "{{ tools | tojson }}",
+        "{% if custom is defined %}{% set tools = custom %}{% endif %}\
+         {% if not tools is defined %}{% set tools = none %}{% endif %}\
+         {% if tools %}{{ tools | tojson }}{% endif %}",
+        "{% set tools = tools or [] %}{{ tools | length }}",
+    ];
+    for source in reads {
+        assert!(template(source).uses_tools(), "{source}");
+    }
+    let written = "{# tools #}tools {{ messages[0].tools }}{% set tools = [] %}{{ tools }}";
+    for source in [CHATML, written] {
+        assert!(!template(source).uses_tools(), "{source}");
+    }
+}
+
+#[test]
 fn the_date_is_pinned() {
     let source = "{{ strftime_now('%d %B %Y, %Y-%m-%d %H:%M:%S') }}";
     let template = template(source);

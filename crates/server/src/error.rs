@@ -37,13 +37,6 @@ impl ApiError {
         Self { code: Some("unsupported_parameter"), ..Self::bad_request(field, message) }
     }
 
-    /// 400: the prompt has at least `tokens_min` tokens, which is too many.
-    pub(crate) fn context_exceeded(field: &str, tokens_min: usize, context: usize) -> Self {
-        let message =
-            format!("the prompt has at least {tokens_min} tokens and the context holds {context}");
-        Self { code: Some("context_length_exceeded"), ..Self::bad_request(field, message) }
-    }
-
     /// 404: no such thing.
     pub(crate) fn not_found(message: impl Into<String>, code: Option<&'static str>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code, ..Self::bad_request("", message) }
@@ -91,10 +84,7 @@ impl ApiError {
                 retry_after_s: Some(retry_after_s),
                 ..Self::bad_request("", message)
             },
-            SubmitError::PromptTooLong { .. } => Self {
-                code: Some("context_length_exceeded"),
-                ..Self::bad_request(prompt_field, message)
-            },
+            SubmitError::PromptTooLong(error) => PromptError::too_long(prompt_field, error).into(),
             SubmitError::EmptyPrompt => Self::bad_request(prompt_field, message),
             SubmitError::BadParameter { field, .. } => Self::bad_request(field, message),
             SubmitError::ShuttingDown => Self::unavailable(message),
@@ -111,7 +101,8 @@ impl ApiError {
 
 impl From<PromptError> for ApiError {
     fn from(error: PromptError) -> Self {
-        Self::bad_request(error.field, error.message)
+        let code = error.too_long.then_some("context_length_exceeded");
+        Self { code, ..Self::bad_request(error.field, error.message) }
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cache::Namespace;
 use doctor::PromptMaker;
 use engine::{Engine, Events, Request};
-use package::{Encoding, Package, PromptMap};
-use serde_json::{Map, Value};
+use package::Package;
 use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
@@ -78,35 +77,14 @@ impl App {
             .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))?
     }
 
-    /// Tokenizes a prompt that came in `field`; one that cannot fit the context is refused before
-    /// that costs anything.
-    pub(crate) fn encode(&self, text: &str, bos: bool, field: &str) -> Result<Encoding, ApiError> {
-        let tokenizer = &self.package.tokenizer;
-        let context = self.engine.info().context;
-        let tokens_min = tokenizer.tokens_at_least(text);
-        if tokens_min > context {
-            return Err(ApiError::context_exceeded(field, tokens_min, context));
-        }
-        tokenizer.encode(text, bos).map_err(|error| ApiError::bad_request(field, error.to_string()))
-    }
-
-    /// Renders and tokenizes a checked conversation. The map tells which tokens came from which
-    /// message.
-    pub(crate) fn encode_chat(
-        &self,
-        messages: &[Value],
-        variables: &Map<String, Value>,
-    ) -> Result<(Encoding, PromptMap), ApiError> {
-        let maker = PromptMaker {
+    /// What makes prompts of this model for this engine.
+    pub(crate) fn prompt_maker(&self) -> PromptMaker<'_> {
+        PromptMaker {
             tokenizer: &self.package.tokenizer,
             chat_template: self.package.chat_template.as_ref(),
             date: self.options.template_date.as_deref(),
-        };
-        let rendered = maker.render(messages, None, variables)?;
-        // The template itself places the token that begins a text.
-        let encoding = self.encode(&rendered.text, false, "messages")?;
-        let map = PromptMap::new(&rendered, &encoding);
-        Ok((encoding, map))
+            context: Some(self.engine.info().context),
+        }
     }
 
     pub(crate) fn submit(&self, request: Request, field: &str) -> Result<Events, ApiError> {

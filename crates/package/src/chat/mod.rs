@@ -37,6 +37,7 @@ const STACK_BYTES: usize = 512 << 20;
 pub struct ChatTemplate {
     environment: Environment<'static>,
     forms: Forms,
+    uses_tools: bool,
     bos: String,
     eos: String,
 }
@@ -96,10 +97,11 @@ impl ChatTemplate {
         let environment = environment::environment(source, NAME)
             .map_err(|error| ChatError::Syntax(error.to_string()))?;
         let forms = Forms { content: ContentForm::Either, null: EmptyForNull::default() };
-        let mut template =
-            ChatTemplate { environment, forms, bos: bos.to_owned(), eos: eos.to_owned() };
+        let (bos, eos) = (bos.to_owned(), eos.to_owned());
+        let mut template = ChatTemplate { environment, forms, uses_tools: false, bos, eos };
         template.forms.content = on_large_stack(|| template.find_form())?;
         template.forms.null = on_large_stack(|| template.find_null())?;
+        template.uses_tools = on_large_stack(|| template.find_use_of_tools())?;
         Ok(template)
     }
 
@@ -135,12 +137,17 @@ impl ChatTemplate {
         source.map(|source| ChatTemplate::new(&source, &bos, &eos)).transpose()
     }
 
+    /// Whether declaring tools can change what it renders.
+    pub fn uses_tools(&self) -> bool {
+        self.uses_tools
+    }
+
     /// Finds out which form of content comes through, by rendering a message in both.
     fn find_form(&self) -> ContentForm {
         let word = "REFRAINPROBE";
         let render = |content: Value| {
             let messages = [json!({"role": "user", "content": content})];
-            self.try_out(&messages, true).unwrap_or_default()
+            self.try_out(&messages, None, true).unwrap_or_default()
         };
         let from_text = render(Value::from(word));
         let from_parts = render(json!([{"type": "text", "text": word}]));
@@ -152,13 +159,28 @@ impl ChatTemplate {
         }
     }
 
+    /// Finds out whether `tools` is read: by its name, or, since a template that sets a variable
+    /// of that name hides it, by rendering a message with and without a tool.
+    fn find_use_of_tools(&self) -> bool {
+        let template = self.environment.get_template(NAME);
+        if template.is_ok_and(|template| template.undeclared_variables(false).contains("tools")) {
+            return true;
+        }
+        let parameters = json!({"type": "object", "properties": {}});
+        let function = json!({"name": "f", "description": "f", "parameters": parameters});
+        let tools = json!([{"type": "function", "function": function}]);
+        let messages = [json!({"role": "user", "content": "?"})];
+        let render = |tools| self.try_out(&messages, tools, true).ok();
+        render(Some(&tools)) != render(None)
+    }
+
     /// Finds out where null must become an empty text, by rendering an answer with both.
     fn find_null(&self) -> EmptyForNull {
         let needs_text = |answer: &Value, as_map: bool| {
             let with = |content: Value| {
                 let mut answer = answer.clone();
                 answer["content"] = content;
-                self.try_out(&[json!({"role": "user", "content": "?"}), answer], as_map)
+                self.try_out(&[json!({"role": "user", "content": "?"}), answer], None, as_map)
             };
             // Jinja writes null out as None, this one as none.
             let nones = |text: &str| text.to_ascii_lowercase().matches("none").count();
@@ -179,10 +201,15 @@ impl ChatTemplate {
     }
 
     /// Renders a conversation to find out about the template.
-    fn try_out(&self, messages: &[Value], parse_arguments: bool) -> Result<String, ChatError> {
+    fn try_out(
+        &self,
+        messages: &[Value],
+        tools: Option<&Value>,
+        parse_arguments: bool,
+    ) -> Result<String, ChatError> {
         let request = ChatRequest {
             messages,
-            tools: None,
+            tools,
             add_generation_prompt: true,
             date: Some("2026-01-01"),
             variables: &Map::new(),

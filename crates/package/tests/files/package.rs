@@ -137,10 +137,13 @@ fn the_chat_template_is_found_wherever_it_is_kept() {
 fn text_alone_needs_no_weights() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_directory(directory.path(), &["a", "b"]);
+    let open = || Package::open_text(directory.path()).expect("tokenizer and template");
+    assert!(open().context.is_some());
     for name in ["config.json", "model.safetensors"] {
         fs::remove_file(directory.path().join(name)).expect("removed");
     }
-    let text = Package::open_text(directory.path()).expect("tokenizer and template");
+    let text = open();
+    assert_eq!(text.context, None);
     assert_eq!(text.tokenizer.encode("ab", false).expect("short").ids, [0, 1]);
     let message = Package::open_text(&directory.path().join("gone")).expect_err("not there");
     assert!(message.to_string().contains("does not exist"), "{message}");

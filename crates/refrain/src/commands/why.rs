@@ -27,6 +27,7 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
         tokenizer: &text.tokenizer,
         chat_template: text.chat_template.as_ref(),
         date: arguments.template_date.as_deref(),
+        context: text.context,
     };
     let first = read(&arguments.prompt, maker)?;
     let second = read(&arguments.against, maker)?;

@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use engine::Request;
+use package::ChatTemplate;
 use serde_json::{Map, Value, json};
 
 use super::job::{Answer, Job, finish_reason};
@@ -21,6 +22,7 @@ const TOP_LOGPROBS_MAX: usize = 20;
 /// What a chat request asks for.
 pub(super) struct ChatCall {
     messages: Vec<Value>,
+    tools: Option<Value>,
     variables: Map<String, Value>,
     parameters: Parameters,
     max_tokens: Option<usize>,
@@ -40,7 +42,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
         echo: None,
     };
     let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
-    let ignored = call.ignored.clone();
+    let ignored = call.ignored(&app);
     let id = header.id.clone();
     let request = app.prepare(move |app| prepare(app, id, call)).await?;
     let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored);
@@ -53,6 +55,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
 
 pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     refuse_unsupported(&mut fields)?;
+    let tools = take_tools(&mut fields)?;
     let messages = doctor::check_messages(fields.array("messages")?)?;
     let variables = fields.object("chat_template_kwargs")?.unwrap_or_default();
     let parameters = Parameters::take(&mut fields)?;
@@ -66,6 +69,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     }
     Ok(ChatCall {
         messages,
+        tools,
         variables,
         parameters,
         max_tokens: limit.or(older_limit),
@@ -74,18 +78,40 @@ pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     })
 }
 
+impl ChatCall {
+    /// The fields that were accepted and have no effect.
+    fn ignored(&self, app: &App) -> Vec<String> {
+        let reads = app.package.chat_template.as_ref().is_some_and(ChatTemplate::uses_tools);
+        let tools = (self.tools.is_some() && !reads).then(|| "tools".to_owned());
+        tools.into_iter().chain(self.ignored.iter().cloned()).collect()
+    }
+}
+
+/// Takes the tools, which are part of the prompt also where the answer may not call one. Answers
+/// that call tools do not work yet, so that the request must say that it wants none.
+fn take_tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
+    let tools = fields.array("tools")?.filter(|tools| !tools.is_empty());
+    let choice = fields.value("tool_choice");
+    let is = |word: &str| choice.as_ref().is_some_and(|choice| choice == word);
+    let what = "calling tools does not work yet; with \"tool_choice\": \"none\" tools are put \
+                into the prompt, and the answer is text";
+    if tools.is_some() && !is("none") {
+        return Err(ApiError::unsupported("tools", what));
+    }
+    if choice.is_some() && !is("none") && !is("auto") {
+        return Err(ApiError::unsupported("tool_choice", what));
+    }
+    Ok(doctor::check_tools(tools)?)
+}
+
 /// Refuses the fields that would change the answer and do not work here. Their values that ask
 /// for nothing (no tools, plain text) are taken.
 fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
-    for name in ["tools", "functions"] {
-        if fields.array(name)?.is_some_and(|list| !list.is_empty()) {
-            return Err(ApiError::unsupported(name, "calling tools does not work yet"));
-        }
+    if fields.array("functions")?.is_some_and(|list| !list.is_empty()) {
+        return Err(ApiError::unsupported("functions", "'tools' has taken its place"));
     }
-    for name in ["tool_choice", "function_call"] {
-        if fields.value(name).is_some_and(|choice| choice != "none" && choice != "auto") {
-            return Err(ApiError::unsupported(name, "calling tools does not work yet"));
-        }
+    if fields.value("function_call").is_some_and(|call| call != "none" && call != "auto") {
+        return Err(ApiError::unsupported("function_call", "calling tools does not work yet"));
     }
     if let Some(format) = fields.value("response_format")
         && format.get("type").and_then(Value::as_str) != Some("text")
@@ -114,7 +140,8 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
 }
 
 fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
-    let (encoding, map) = app.encode_chat(&call.messages, &call.variables)?;
+    let maker = app.prompt_maker();
+    let (encoding, map) = maker.chat(&call.messages, call.tools.as_ref(), &call.variables)?;
     let parameters = call.parameters;
     Ok(Request {
         id,

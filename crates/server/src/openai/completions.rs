@@ -85,12 +85,8 @@ pub(super) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
 }
 
 fn tokenize(app: &App, prompts: &[TextPrompt]) -> Result<Vec<Vec<u32>>, ApiError> {
-    let tokenizer = &app.package.tokenizer;
-    let one = |prompt: &TextPrompt| match prompt {
-        TextPrompt::Text(text) => app.encode(text, true, "prompt").map(|encoding| encoding.ids),
-        TextPrompt::Ids(ids) => Ok(doctor::token_ids("prompt", ids, tokenizer.vocab_size())?),
-    };
-    prompts.iter().map(one).collect()
+    let maker = app.prompt_maker();
+    prompts.iter().map(|prompt| Ok(prompt.encode(maker)?)).collect()
 }
 
 fn echo_of(app: &App, ids: &[u32]) -> Echo {

@@ -13,7 +13,8 @@ use crate::state::App;
 /// A text may be longer than the context here, but not by much more than anyone wants to count.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Text (`prompt`), or a conversation (`messages`) through the chat template, to token ids.
+/// Text (`prompt`), or a conversation (`messages`, and `tools`) through the chat template, to token
+/// ids.
 pub(crate) async fn tokenize(State(app): State<App>, body: Body) -> Result<Json<Value>, ApiError> {
     let mut fields = Fields::new(body::json_object(body).await?);
     let ids = app.prepare(move |app| tokenize_fields(app, &mut fields)).await?;
@@ -29,7 +30,9 @@ fn tokenize_fields(app: &App, fields: &mut Fields) -> Result<Vec<u32>, ApiError>
             return Err(ApiError::bad_request("prompt", message));
         }
         let messages = doctor::check_messages(Some(messages))?;
-        return Ok(app.encode_chat(&messages, &Map::new())?.0.ids);
+        let tools = doctor::check_tools(fields.array("tools")?)?;
+        let (encoding, _) = app.prompt_maker().chat(&messages, tools.as_ref(), &Map::new())?;
+        return Ok(encoding.ids);
     }
     let bos = fields.boolean("add_special_tokens")?.unwrap_or(true);
     let Some(text) = fields.string("prompt")? else {

@@ -10,6 +10,9 @@ use package::Package;
 use serde_json::Value;
 use server::ServerOptions;
 
+/// Tokens of the model's context.
+pub(crate) const CONTEXT: usize = 4096;
+
 /// What the template sees as today.
 pub(crate) const DATE: &str = "2026-11-29";
 
@@ -37,7 +40,7 @@ pub(crate) fn package() -> Package {
     }
     let config = std::fs::read_to_string(source.join("config.json")).expect("a config");
     let mut config: Value = serde_json::from_str(&config).expect("JSON");
-    config["max_position_embeddings"] = Value::from(4096);
+    config["max_position_embeddings"] = Value::from(CONTEXT);
     std::fs::write(folder.path().join("config.json"), config.to_string()).expect("written");
     std::fs::write(folder.path().join("chat_template.jinja"), TEMPLATE).expect("written");
     // Files stay mapped after the folder is gone.
@@ -73,6 +76,19 @@ impl Live {
 
     /// The answer to a request of either kind; it must be one.
     pub(crate) fn ask(&self, body: &Value) -> Value {
+        let (status, answer) = self.send(body);
+        assert_eq!(status, 200, "{body}: {answer}");
+        answer
+    }
+
+    /// The error for a request of either kind; it must be the request's fault.
+    pub(crate) fn refusal(&self, body: &Value) -> Value {
+        let (status, mut answer) = self.send(body);
+        assert_eq!(status, 400, "{body}: {answer}");
+        answer["error"].take()
+    }
+
+    fn send(&self, body: &Value) -> (u16, Value) {
         let path =
             if body["prompt"].is_null() { "/v1/chat/completions" } else { "/v1/completions" };
         let body = body.to_string();
@@ -86,8 +102,8 @@ impl Live {
         .expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{body}: {answer}");
-        let (_, answer) = answer.split_once("\r\n\r\n").expect("a body");
-        serde_json::from_str(answer).expect("JSON")
+        let (head, answer) = answer.split_once("\r\n\r\n").expect("a body");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.expect("a status"), serde_json::from_str(answer).expect("JSON"))
     }
 }

@@ -3,6 +3,8 @@
 
 mod live;
 mod pairs;
+mod random;
+mod tools;
 
 use std::collections::BTreeSet;
 
@@ -10,34 +12,53 @@ use doctor::{Prompt, PromptError, PromptMaker};
 use package::Package;
 use serde_json::{Value, json};
 
-use live::Live;
-use pairs::Pairs;
+use live::{CONTEXT, Live};
+use pairs::{EDITS, Given, Pairs};
 
-/// The offline verdict as JSON.
+fn maker(package: &Package) -> PromptMaker<'_> {
+    PromptMaker {
+        tokenizer: &package.tokenizer,
+        chat_template: package.chat_template.as_ref(),
+        date: Some(live::DATE),
+        context: Some(package.config.context),
+    }
+}
+
+/// The offline verdict on bodies, as JSON.
 fn offline(
     first: &Value,
     second: &Value,
     package: &Package,
 ) -> Result<(Value, [Prompt; 2]), PromptError> {
-    let maker = PromptMaker {
-        tokenizer: &package.tokenizer,
-        chat_template: package.chat_template.as_ref(),
-        date: Some(live::DATE),
+    let (first, second) = (first.to_string(), second.to_string());
+    offline_files(("json", first), ("json", second), package)
+}
+
+/// The offline verdict on files, each given by the ending of its name and its contents.
+fn offline_files(
+    first: (&str, String),
+    second: (&str, String),
+    package: &Package,
+) -> Result<(Value, [Prompt; 2]), PromptError> {
+    let maker = maker(package);
+    let read = |name: &str, (ending, text): (&str, String)| {
+        Prompt::read(&format!("{name}.{ending}"), text.as_bytes(), maker)
     };
-    let first = Prompt::read("a.json", first.to_string().as_bytes(), maker)?;
-    let second = Prompt::read("b.json", second.to_string().as_bytes(), maker)?;
+    let (first, second) = (read("a", first)?, read("b", second)?);
     let verdict = doctor::why(&first, &second, maker.tokenizer);
     Ok((serde_json::to_value(verdict).expect("a verdict is JSON"), [first, second]))
 }
 
 /// The live verdict on the second request, with what only a server knows taken out, and the first
 /// request's id as its file's name.
-fn live_verdict(live: &Live, first: &Value, second: &Value) -> Value {
+fn live_verdict(live: &Live, first: &Value, second: &Value, name: &str) -> Value {
     let id = live.ask(first)["id"].clone();
-    let mut verdict = live.ask(second)["refrain"]["verdict"].clone();
+    let answer = live.ask(second);
+    assert_eq!(answer["refrain"]["ignored"], json!([]), "{second}");
+    let mut verdict = answer["refrain"]["verdict"].clone();
     verdict["stop"].as_object_mut().expect("a stop").remove("since");
     if verdict["compared_with"] == id {
-        verdict["compared_with"] = json!("a.json");
+        verdict["compared_with"] = json!(name);
     }
     verdict
 }
@@ -47,14 +68,24 @@ fn offline_and_live_verdicts_are_equal_on_random_pairs() {
     let live = Live::start();
     let mut pairs = Pairs::new(2026);
     let (mut reasons, mut roles) = (BTreeSet::new(), BTreeSet::new());
-    for index in 0..400 {
+    let (mut edits, mut changes, mut shapes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for index in 0..16 * EDITS.len() {
         let pair = pairs.next(index);
-        let expected = live_verdict(&live, &pair.first, &pair.second);
         let (first, second) = (pair.offline(&pair.first), pair.offline(&pair.second));
-        let (found, _) = offline(&first, &second, &live.package).expect("prompts");
-        assert_eq!(found, expected, "{}: {first} then {second}", pair.edit);
-        reasons.insert(expected["stop"]["reason"].as_str().unwrap_or_default().to_owned());
+        let name = format!("a.{}", first.0);
+        let expected = live_verdict(&live, &pair.first, &pair.second, &name);
+        let said = format!("{}: {} then {}", pair.edit, first.1, second.1);
+        let (found, [_, prompt]) = offline_files(first, second, &live.package).expect("prompts");
+        assert_eq!(found, expected, "{said}");
+        check_place(pair.edit, &expected, &said);
+        let reason = expected["stop"]["reason"].as_str().unwrap_or_default();
+        reasons.insert(reason.to_owned());
         roles.extend(expected["stop"]["role"].as_str().map(str::to_owned));
+        edits.insert(pair.edit);
+        if reason == "different_token" {
+            changes.insert(pair.edit);
+        }
+        shapes.insert((pair.given, format!("{:?}", prompt.shape)));
     }
     let all = [
         "different_token",
@@ -67,6 +98,106 @@ fn offline_and_live_verdicts_are_equal_on_random_pairs() {
     assert_eq!(reasons.iter().map(String::as_str).collect::<Vec<_>>(), all);
     let all = ["assistant", "system", "template", "user"];
     assert_eq!(roles.iter().map(String::as_str).collect::<Vec<_>>(), all);
+    assert_eq!(edits, BTreeSet::from(EDITS));
+    // Some change nothing, take the cache away, only go on, or share no token.
+    let unchanged = [
+        "same",
+        "salt",
+        "not cached",
+        "no cache",
+        "null",
+        "rows",
+        "ids",
+        "appended",
+        "same text",
+        "longer text",
+        "other text",
+    ];
+    let changed = BTreeSet::from(EDITS).into_iter().filter(|edit| !unchanged.contains(edit));
+    let missing: Vec<_> = changed.filter(|edit| !changes.contains(edit)).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "edits that never changed a token that was held");
+    let given: BTreeSet<_> = shapes.iter().map(|(given, shape)| (*given, shape.as_str())).collect();
+    for shape in [
+        (Given::Openai, "OpenaiChat"),
+        (Given::Openai, "OpenaiCompletion"),
+        (Given::Anthropic, "AnthropicMessages"),
+        (Given::Text, "Text"),
+    ] {
+        assert!(given.contains(&shape), "{given:?}");
+    }
+}
+
+/// Of an edit whose place is known, the verdict must name it.
+fn check_place(edit: &str, verdict: &Value, said: &str) {
+    let stop = &verdict["stop"];
+    let role = match edit {
+        "second" | "day" | "white space in system" => "system",
+        edit if edit.contains("tool") => "template",
+        "style" => "template",
+        _ => return,
+    };
+    assert_eq!(stop["reason"], "different_token", "{said}: {verdict}");
+    assert_eq!(stop["role"], role, "{said}: {verdict}");
+}
+
+/// What a server says of a prompt that does not fit is what is said offline.
+#[test]
+fn a_prompt_longer_than_the_context_is_refused_in_the_same_words() {
+    let live = Live::start();
+    let fits = json!({"prompt": vec![1; CONTEXT - 1], "max_tokens": 1});
+    let (verdict, _) = offline(&fits, &fits, &live.package).expect("prompts");
+    assert_eq!(verdict["prompt_tokens"], CONTEXT - 1);
+    let alone = json!({"prompt": vec![1; CONTEXT], "max_tokens": 0, "echo": true, "logprobs": 0});
+    live.ask(&alone);
+    offline(&alone, &alone, &live.package).expect("a prompt that wants no answer");
+    let say = |content: String| json!({"messages": [{"role": "user", "content": content}]});
+    let cases = [
+        (json!({"prompt": vec![1; CONTEXT]}), "has 4096 tokens"),
+        (json!({"prompt": "tick tock ".repeat(4 * CONTEXT)}), "has at least"),
+        (say("tick tock ".repeat(4 * CONTEXT)), "has at least"),
+        (say("z".repeat(CONTEXT)), "tokens and the context holds 4096"),
+    ];
+    for (body, part) in cases {
+        let refusal = live.refusal(&body);
+        assert_eq!(refusal["code"], "context_length_exceeded");
+        let error = offline(&fits, &body, &live.package).expect_err(part);
+        assert_eq!(refusal["message"], error.message);
+        assert_eq!(refusal["param"], error.field);
+        assert!(error.message.contains(part), "{error}");
+        offline(&body, &fits, &live.package).expect_err("the first is too long");
+    }
+    let error = Prompt::read("a.txt", "tick ".repeat(CONTEXT * 8).as_bytes(), maker(&live.package));
+    assert!(error.is_err_and(|error| error.too_long));
+}
+
+#[test]
+fn tools_are_taken_where_no_answer_may_call_one() {
+    let live = Live::start();
+    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {}}});
+    let mut body = json!({
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [tool], "tool_choice": "none", "max_tokens": 1,
+    });
+    let with = live.ask(&body);
+    assert_eq!(with["refrain"]["ignored"], json!([]));
+    assert_eq!(with["choices"][0]["message"]["role"], "assistant");
+    for choice in [json!(null), json!("auto"), json!("required"), json!({"type": "function"})] {
+        body["tool_choice"] = choice;
+        let refusal = live.refusal(&body);
+        assert_eq!(
+            (&refusal["param"], &refusal["code"]),
+            (&json!("tools"), &json!("unsupported_parameter"))
+        );
+        let message = refusal["message"].as_str().unwrap_or_default();
+        assert!(message.contains("\"tool_choice\": \"none\""), "{message}");
+    }
+    body["tool_choice"] = json!("none");
+    body["tools"][0]["function"]["name"] = json!("no spaces");
+    assert_eq!(live.refusal(&body)["param"], "tools[0].function.name");
+    body["tools"] = json!([]);
+    let without = live.ask(&body);
+    let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64();
+    assert!(tokens(&with) > tokens(&without));
 }
 
 #[test]
@@ -92,7 +223,7 @@ fn tools_and_their_results_are_part_of_the_prompt() {
     };
     let openai = json!({
         "tools": [{"type": "function", "function": {
-            "name": "weather", "parameters": {"type": "object"}, "description": "Now"}}],
+            "name": "weather", "description": "Now", "parameters": {"type": "object"}}}],
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Will it rain?"},
@@ -119,11 +250,7 @@ fn tools_and_their_results_are_part_of_the_prompt() {
 #[test]
 fn what_is_no_prompt_is_refused_by_name() {
     let package = live::package();
-    let maker = PromptMaker {
-        tokenizer: &package.tokenizer,
-        chat_template: package.chat_template.as_ref(),
-        date: None,
-    };
+    let maker = maker(&package);
     let read = |name: &str, text: &str| Prompt::read(name, text.as_bytes(), maker);
     let cases = [
         ("{", "not JSON"),

@@ -2,111 +2,103 @@
 
 use serde_json::{Value, json};
 
+use crate::random::{Random, WORDS};
+use crate::tools;
+
+/// Every way in which the second request of a pair is made of the first. They take turns.
+pub(crate) const EDITS: [&str; 34] = [
+    "same",
+    "appended",
+    "inserted",
+    "removed",
+    "messages swapped",
+    "role",
+    "replaced",
+    "system added",
+    "style",
+    "salt",
+    "not cached",
+    "no cache",
+    "null",
+    "second",
+    "day",
+    "cut",
+    "character",
+    "end",
+    "white space in system",
+    "white space in user",
+    "white space in assistant",
+    "white space in tools",
+    "tool added",
+    "tool removed",
+    "tools swapped",
+    "tool described",
+    "tool named",
+    "tool keys",
+    "same text",
+    "longer text",
+    "other text",
+    "white space in text",
+    "ids",
+    "rows",
+];
+
+/// The first of [`EDITS`] that is of text completions.
+const COMPLETIONS_FROM: usize = 28;
+
+/// How the requests are given offline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Given {
+    Openai,
+    Anthropic,
+    Text,
+}
+
 /// Two requests, as a server takes them.
 pub(crate) struct Pair {
     pub(crate) first: Value,
     pub(crate) second: Value,
     /// How the second was made of the first.
     pub(crate) edit: &'static str,
-    anthropic: bool,
-}
-
-impl Pair {
-    /// The request as it is given offline: some pairs as Anthropic's clients would send them,
-    /// which must come to the same prompt.
-    pub(crate) fn offline(&self, request: &Value) -> Value {
-        let mut request = request.clone();
-        let begins = request["messages"][0]["role"] == "system";
-        if !(self.anthropic && begins) {
-            return request;
-        }
-        let Some(messages) = request["messages"].as_array_mut() else { return request };
-        let system = messages.remove(0)["content"].take();
-        request["system"] = match system {
-            Value::String(text) if text.len() % 2 == 0 => {
-                json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}])
-            }
-            other => other,
-        };
-        request
-    }
+    pub(crate) given: Given,
 }
 
 /// Where the pairs come from: the same ones each time.
 pub(crate) struct Pairs {
-    state: u64,
+    random: Random,
 }
-
-const WORDS: [&str; 16] = [
-    "river",
-    "is",
-    "a",
-    "time",
-    "10:01",
-    "2026-11-29",
-    "你好",
-    "😀",
-    "  ",
-    "\n",
-    "\t",
-    "Be",
-    "brief",
-    "tool",
-    "é",
-    "<user>",
-];
 
 impl Pairs {
     pub(crate) fn new(seed: u64) -> Pairs {
-        Pairs { state: seed }
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-    fn below(&mut self, limit: usize) -> usize {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % limit as u64) as usize
-    }
-
-    fn text(&mut self) -> String {
-        let words = 1 + self.below(12);
-        let word = |_| WORDS[self.below(WORDS.len())];
-        (0..words).map(word).collect::<Vec<_>>().join(" ")
-    }
-
-    fn message(&mut self, role: &str) -> Value {
-        let text = self.text();
-        match self.below(4) {
-            0 => json!({"role": role, "content": [
-                {"type": "text", "text": text}, {"type": "text", "text": self.text()}]}),
-            _ => json!({"role": role, "content": text}),
-        }
-    }
-
-    fn conversation(&mut self) -> Vec<Value> {
-        let mut messages = Vec::new();
-        if self.below(4) > 0 {
-            messages.push(self.message("system"));
-        }
-        for turn in 0..1 + self.below(5) {
-            messages.push(self.message(["user", "assistant"][turn % 2]));
-        }
-        messages
+        Pairs { random: Random::new(seed) }
     }
 
     /// Pair number `index`, in a namespace of its own.
     pub(crate) fn next(&mut self, index: usize) -> Pair {
         let salt = format!("pair {index}");
-        if self.below(8) == 0 {
-            return self.completions(&salt);
+        let number = index % EDITS.len();
+        let edit = EDITS[number];
+        if number >= COMPLETIONS_FROM {
+            return self.completions(edit, &salt);
         }
-        let request = |messages: &[Value]| request("messages", json!(messages), &salt);
-        let mut messages = self.conversation();
-        let mut first = request(&messages);
-        let edit = self.edit(&mut messages);
-        let mut second = request(&messages);
+        let mut messages = self.conversation(edit);
+        let least = if edit == "tools swapped" { 2 } else { 1 };
+        let some = edit.contains("tool") || self.random.below(3) == 0;
+        let mut tools = if some { tools::random(&mut self.random, least) } else { Vec::new() };
+        let request = |messages: &[Value], tools: &[Value]| {
+            let mut request = request("messages", json!(messages), &salt);
+            if !tools.is_empty() {
+                request["tools"] = json!(tools);
+                request["tool_choice"] = json!("none");
+            }
+            request
+        };
+        let mut first = request(&messages, &tools);
+        match edit.contains("tool") {
+            true => tools::edit(&mut self.random, &mut tools, edit),
+            false => self.edit(&mut messages, edit),
+        }
+        let mut second = request(&messages, &tools);
         match edit {
             "style" => second["chat_template_kwargs"] = json!({"style": "plaid"}),
             "salt" => second["cache_salt"] = json!(format!("other {index}")),
@@ -115,98 +107,174 @@ impl Pairs {
             "null" => second["cache_prompt"] = Value::Null,
             _ => {}
         }
-        // Anthropic's messages cannot be empty but for the system prompt.
-        let anthropic = messages.len() > 1 && self.below(3) == 0;
-        Pair { first, second, edit, anthropic }
+        let given = [Given::Openai, Given::Openai, Given::Anthropic][self.random.below(3)];
+        Pair { first, second, edit, given }
     }
 
-    fn completions(&mut self, salt: &str) -> Pair {
+    fn text(&mut self) -> String {
+        let words = 1 + self.random.below(12);
+        let word = |_| WORDS[self.random.below(WORDS.len())];
+        (0..words).map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    fn message(&mut self, role: &str) -> Value {
+        let text = self.text();
+        match self.random.below(4) {
+            0 => json!({"role": role, "content": [
+                {"type": "text", "text": text}, {"type": "text", "text": self.text()}]}),
+            _ => json!({"role": role, "content": text}),
+        }
+    }
+
+    /// A conversation that has what `edit` changes.
+    fn conversation(&mut self, edit: &str) -> Vec<Value> {
+        let mut messages = Vec::new();
+        if edit == "second" || edit == "day" {
+            let (before, after) = (self.text(), self.text());
+            let text = format!("{before}\nCurrent time: 2026-11-28 10:00:01\n{after}");
+            messages.push(json!({"role": "system", "content": text}));
+        } else if edit == "white space in system"
+            || edit != "system added" && self.random.below(4) > 0
+        {
+            messages.push(self.message("system"));
+        }
+        let turns = if edit == "white space in assistant" { 2 } else { 1 };
+        for turn in 0..turns + self.random.below(5) {
+            messages.push(self.message(["user", "assistant"][turn % 2]));
+        }
+        if edit == "messages swapped" || edit == "removed" {
+            messages.push(self.message("user"));
+        }
+        messages
+    }
+
+    fn completions(&mut self, edit: &'static str, salt: &str) -> Pair {
         let request = |prompt| request("prompt", prompt, salt);
         let (text, tail) = (self.text(), self.text());
         let first = request(json!(text));
-        let (second, edit) = match self.below(5) {
-            0 => (request(json!(text)), "same text"),
-            1 => (request(json!(format!("{text}{tail}"))), "longer text"),
-            2 => (request(json!(tail)), "other text"),
-            3 => (request(json!([[1, 2, self.below(200)]])), "ids"),
+        let second = match edit {
+            "same text" => request(json!(text)),
+            "longer text" => request(json!(format!("{text}{tail}"))),
+            "other text" => request(json!(tail)),
+            "white space in text" => request(json!(self.spaced(&text))),
+            "ids" => request(json!([[1, 2, self.random.below(200)]])),
             _ => {
                 let mut second = request(json!(text));
                 (second["echo"], second["logprobs"]) = (json!(true), json!(1));
-                (second, "rows")
+                second
             }
         };
-        Pair { first, second, edit, anthropic: false }
+        let is_text = edit != "ids" && edit != "rows" && self.random.below(2) == 0;
+        let given = if is_text { Given::Text } else { Given::Openai };
+        Pair { first, second, edit, given }
     }
 
-    /// Changes the conversation in one place, or says what else of the request is to change.
-    fn edit(&mut self, messages: &mut Vec<Value>) -> &'static str {
-        let at = self.below(messages.len());
-        let other = self.below(messages.len());
-        match self.below(16) {
-            0 => "same",
-            1 => {
+    /// Changes the conversation in one place.
+    fn edit(&mut self, messages: &mut Vec<Value>, edit: &str) {
+        let at = self.random.below(messages.len());
+        match edit {
+            "appended" => {
                 messages.push(self.message("assistant"));
                 messages.push(self.message("user"));
-                "appended"
             }
-            2 => {
-                messages.insert(at, self.message("user"));
-                "inserted"
-            }
-            3 if messages.len() > 1 => {
-                messages.remove(at);
-                "removed"
-            }
-            4 => {
+            "inserted" => messages.insert(at, self.message("user")),
+            "removed" => drop(messages.remove(at)),
+            "messages swapped" => {
+                let other = (at + 1 + self.random.below(messages.len() - 1)) % messages.len();
                 messages.swap(at, other);
-                "swapped"
             }
-            5 => {
-                messages[at]["role"] = json!(["user", "assistant", "system"][self.below(3)]);
-                "role"
+            "role" => {
+                let roles = ["user", "assistant", "system"];
+                messages[at]["role"] = json!(roles[self.random.below(roles.len())]);
             }
-            6 => "style",
-            7 => "salt",
-            8 => "not cached",
-            9 => "no cache",
-            10 => "null",
-            11 => {
-                messages[at] = self.message("user");
-                "replaced"
+            "replaced" => messages[at] = self.message("user"),
+            "system added" => messages.insert(0, self.message("system")),
+            "second" => replace(&mut messages[0], "10:00:01", "10:00:02"),
+            "day" => replace(&mut messages[0], "2026-11-28", "2026-11-29"),
+            _ => {
+                let role = edit.strip_prefix("white space in ");
+                let said = |message: &Value| role.is_none_or(|role| message["role"] == role);
+                let from = at..messages.len();
+                let place = from.chain(0..at).find(|&place| said(&messages[place]));
+                self.edit_text(&mut messages[place.unwrap_or(at)], edit);
             }
-            _ => self.edit_text(&mut messages[at]),
         }
     }
 
     /// Changes some characters of a message.
-    fn edit_text(&mut self, message: &mut Value) -> &'static str {
+    fn edit_text(&mut self, message: &mut Value, edit: &str) {
         let content = match &mut message["content"] {
             Value::Array(parts) => &mut parts[0]["text"],
             content => content,
         };
-        let mut characters: Vec<char> = content.as_str().unwrap_or_default().chars().collect();
-        let at = self.below(characters.len().max(1)).min(characters.len());
-        let edit = match self.below(4) {
-            0 => {
-                characters.insert(at, [' ', '\n', '\u{a0}'][self.below(3)]);
-                "white space"
+        let text = content.as_str().unwrap_or_default().to_owned();
+        let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+        let at = places[self.random.below(places.len())];
+        *content = Value::from(match edit {
+            "cut" => text[..at].to_owned(),
+            "character" => {
+                let character = ['é', '9', '😀', 'x'][self.random.below(4)];
+                format!("{}{character}{}", &text[..at], &text[at..])
             }
-            1 => {
-                characters.truncate(at);
-                "cut"
-            }
-            2 => {
-                characters.insert(at, ['é', '9', '😀', 'x'][self.below(4)]);
-                "character"
-            }
-            _ => {
-                characters.extend(" later".chars());
-                "end"
-            }
-        };
-        *content = Value::from(characters.into_iter().collect::<String>());
-        edit
+            "end" => format!("{text} later"),
+            edit if edit.starts_with("white space") => self.spaced(&text),
+            _ => text,
+        });
     }
+
+    /// The text with white space somewhere.
+    fn spaced(&mut self, text: &str) -> String {
+        let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+        let at = places[self.random.below(places.len())];
+        let space = [' ', '\n', '\u{a0}'][self.random.below(3)];
+        format!("{}{space}{}", &text[..at], &text[at..])
+    }
+}
+
+impl Pair {
+    /// A request's file: its name's ending, and what is in it. Some pairs are given as Anthropic's
+    /// clients would send them, and some as plain texts, which must come to the same prompt.
+    pub(crate) fn offline(&self, request: &Value) -> (&'static str, String) {
+        match self.given {
+            Given::Openai => ("json", request.to_string()),
+            Given::Anthropic => ("json", anthropic(request.clone()).to_string()),
+            Given::Text => ("txt", request["prompt"].as_str().unwrap_or_default().to_owned()),
+        }
+    }
+}
+
+/// The same request as Anthropic's clients send it, where they can.
+fn anthropic(mut request: Value) -> Value {
+    let ephemeral = json!({"type": "ephemeral"});
+    let said = request["messages"].as_array().map_or(0, Vec::len);
+    // Anthropic's messages cannot be empty but for the system prompt.
+    if said > 1 && request["messages"][0]["role"] == "system" {
+        let messages = request["messages"].as_array_mut().expect("messages");
+        let system = messages.remove(0)["content"].take();
+        request["system"] = match system {
+            Value::String(text) if text.len() % 2 == 0 => {
+                json!([{"type": "text", "text": text, "cache_control": ephemeral}])
+            }
+            other => other,
+        };
+    }
+    for tool in request["tools"].as_array_mut().into_iter().flatten() {
+        let function = tool["function"].take();
+        let mut own = json!({"name": function["name"]});
+        own["input_schema"] = function["parameters"].clone();
+        own["description"] = function["description"].clone();
+        own["cache_control"] = ephemeral.clone();
+        *tool = own;
+    }
+    if !request["tool_choice"].is_null() {
+        request["tool_choice"] = json!({"type": "none"});
+    }
+    request
+}
+
+fn replace(message: &mut Value, from: &str, to: &str) {
+    let text = message["content"].as_str().unwrap_or_default();
+    message["content"] = Value::from(text.replace(from, to));
 }
 
 /// A request for one token, which is drawn but never computed, so that the cache is left with the
