@@ -33,21 +33,34 @@ def test_the_prompt_fits_a_screen_on_the_default_model(default_model):
         assert len(lines) <= 60
     names = [found[1] for line in lines if (found := re.match(r"[ \d]\d (\w+(?: \w+)*)", line))]
     order = ["tokens", "embedding", "position", "norm", "scores", "mask", "weights", "values"]
-    order += ["output", "residual", "MLP", "logits", "next", "decode"]
+    order += ["output", "residual", "MLP", "logits", "next", "KV cache", "decode", "prompt cache"]
     positions = [next(i for i, name in enumerate(names) if name.startswith(one)) for one in order]
     assert positions == sorted(positions), names
     text = "\n".join(lines)
     assert "no table: rope" in text
     assert "RMS norm" in text
     assert "SiLU(gate)" in text
-    assert "3 q share one" in text
+    assert "9 heads of q share 3 of k, v" in text
     assert "█" in text
+    assert "new q (1, 9, 1, 64); k, v (1, 3, 1, 64); weights (1, 9, 1, 5)" in text
+    assert "token-layer evaluations: 30; without the cache 150" in text
+    assert "not next-token probability" in text
+    assert "3 of 4 reused" in text
 
 
 def test_a_screen_of_gpt2_says_what_gpt2_does(gpt2):
     lines = screen(str(gpt2), "-p", PROMPT, "--rows", "--decode", "2")
     text = "\n".join(lines)
-    for part in ["position table", "layer norm", "GELU", "464", "3797", "3332", "319", "4 → 5"]:
+    for part in [
+        "position table",
+        "layer norm: (x−μ)/σ",
+        "GELU",
+        "464",
+        "3797",
+        "3332",
+        "319",
+        "4 → 5",
+    ]:
         assert part in text, part
     assert "rope" not in text
 
@@ -99,6 +112,9 @@ def test_the_document_tells_the_article(gpt2):
     assert second["token"]["id"] == first["next"][0]["id"]
     assert (first["cache_len"], second["cache_len"]) == (5, 6)
     assert first["attention_shape"] == [1, HEADS, 1, 5]
+    for part in ["q", "k", "v"]:
+        assert first[f"new_{part}_shape"] == [1, HEADS, 1, HIDDEN // HEADS]
+    assert first["k_shape"] == first["v_shape"] == [1, HEADS, 5, HIDDEN // HEADS]
     assert first["layer_evaluations"] == LAYERS
     assert first["layer_evaluations_without_cache"] == 5 * LAYERS
 

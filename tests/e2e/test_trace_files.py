@@ -47,6 +47,55 @@ def test_what_is_saved_is_what_numpy_computes_from_the_weights(gpt2, saved):
         assert np.allclose(tensors[at + "hook_resid_post"], after, atol=1e-5)
 
 
+def test_decode_steps_and_the_kv_cache_are_kept_under_their_names(gpt2, saved, tmp_path):
+    path = tmp_path / "decode.safetensors"
+    command("trace", str(gpt2), *PROMPT, "--decode", "2", "--save", str(path))
+    tensors, alone = read_safetensors(path), read_safetensors(saved)
+    width = HIDDEN // HEADS
+    for name, tensor in alone.items():
+        assert np.array_equal(tensors[name], tensor), name
+    names = {name.removeprefix("decode.0.") for name in tensors if name.startswith("decode.0.")}
+    assert names == set(alone)
+    for layer in range(LAYERS):
+        for part, tap in [("keys", "hook_k"), ("values", "hook_v")]:
+            cache = tensors[f"kv_cache.{layer}.{part}"]
+            assert cache.shape == (1, HEADS, 4, width)
+            prefill = tensors[f"blocks.{layer}.attn.{tap}"]
+            assert np.array_equal(cache, prefill.transpose(0, 2, 1, 3))
+            for step in range(2):
+                grown = tensors[f"decode.{step}.kv_cache.{layer}.{part}"]
+                new = tensors[f"decode.{step}.blocks.{layer}.attn.{tap}"]
+                assert new.shape == (1, 1, HEADS, width)
+                cache = np.concatenate([cache, new.transpose(0, 2, 1, 3)], axis=2)
+                assert np.array_equal(grown, cache)
+    assert tensors["decode.1.blocks.0.attn.hook_pattern"].shape == (1, HEADS, 1, 6)
+    arguments = ["trace", str(gpt2), *PROMPT, "--decode", "2"]
+    same = json.loads(
+        command(*arguments, "--compare", str(path), "--tolerance", "0", "--json").stdout
+    )
+    assert len(same["tensors"]) == len(tensors)
+    (part,) = document(*arguments, "--tensor", "decode.0.kv_cache.1.keys[0,1,-1,:2]")["tensors"]
+    wanted = tensors["decode.0.kv_cache.1.keys"][0, 1, -1, :2]
+    assert np.array_equal(np.array(part["values"], np.float32), wanted)
+    alias = "decode.1.past_key_values.layers.0.values"
+    (whole,) = document(*arguments, "--tensor", alias)["tensors"]
+    assert whole["shape"] == [1, HEADS, 6, width]
+    command(*arguments, "--tensor", "decode.2.hook_embed", check=1)
+
+
+def test_a_saved_file_says_of_which_tokens_it_is(gpt2, tmp_path):
+    path = tmp_path / "embed.safetensors"
+    options = ["--decode", "1", "--tensor", "hook_embed", "--save", str(path)]
+    command("trace", str(gpt2), *PROMPT, *options)
+    first = path.read_bytes()
+    command("trace", str(gpt2), *PROMPT, *options)
+    assert path.read_bytes() == first
+    header = json.loads(first[8 : 8 + int.from_bytes(first[:8], "little")])
+    facts = json.loads(header["__metadata__"]["refrain.trace"])
+    assert facts["tokens"] == IDS
+    assert len(facts["decoded"]) == 1
+
+
 def test_the_three_formats_say_the_same(gpt2, saved, tmp_path):
     name = "blocks.1.attn.hook_z"
     whole = read_safetensors(saved)[name]

@@ -4,10 +4,11 @@ Run by `cargo xtask goldens`, in an environment of its own.
 
 Each folder below `crates/engine/tests/goldens/` holds a model (`config.json` with
 `model.safetensors`, or `model.gguf`) and `goldens.safetensors`: the token ids of one prompt, the
-activations at every tap, the logits of every row, and a greedy continuation. The oracle is always
-transformers' float32 forward with eager attention; for a quantized GGUF it runs over the weights
-that the `gguf` package dequantizes. Tap names are TransformerLens's, except that a norm's
-`hook_normalized` is what the norm's module returns, gain included.
+activations at every tap, the logits of every row, and a greedy continuation. Some have
+`decode.safetensors`: the steps of the first tokens of that continuation, and the KV cache after
+them. The oracle is always transformers' float32 forward with eager attention; for a quantized GGUF
+it runs over the weights that the `gguf` package dequantizes. Tap names are TransformerLens's,
+except that a norm's `hook_normalized` is what the norm's module returns, gain included.
 """
 
 import json
@@ -20,12 +21,13 @@ import numpy as np
 import torch
 import transformers
 from safetensors.numpy import save_file
-from transformers.models.llama import modeling_llama
 
+from compare_with_pytorch import Recorder
 from goldens_distilgpt2 import record_distilgpt2
 
 ROOT = Path(__file__).resolve().parents[2] / "crates/engine/tests/goldens"
 GREEDY_TOKENS = 24
+DECODE_STEPS = 2
 # A greedy pick must win by more than a parity test tolerates, so that the continuation is
 # the same for every implementation that passes.
 GREEDY_MARGIN = 1e-3
@@ -185,98 +187,13 @@ def make_model(case, seed):
     return model.eval()
 
 
-class Recorder:
-    """Forward hooks that keep what passes each tap."""
+def arrays(tensors):
+    """Tensors without their batch, as they are kept."""
+    return {name: np.ascontiguousarray(tensor[0].numpy()) for name, tensor in tensors.items()}
 
-    def __init__(self, model, kind):
-        self.taps = {}
-        self.handles = []
-        (self.hook_gpt2 if kind == "gpt2" else self.hook_llama)(model)
 
-    def keep(self, name, value, heads=None):
-        value = value.detach()[0].numpy()
-        if heads:
-            value = value.reshape(value.shape[0], heads, -1)
-        self.taps[name] = np.ascontiguousarray(value, dtype=np.float32)
-
-    def output(self, module, name, heads=None):
-        def hook(_module, _inputs, output):
-            self.keep(name, output[0] if isinstance(output, tuple) else output, heads)
-
-        self.handles.append(module.register_forward_hook(hook))
-
-    def input(self, module, name, heads=None):
-        def hook(_module, inputs):
-            self.keep(name, inputs[0], heads)
-
-        self.handles.append(module.register_forward_pre_hook(hook))
-
-    def hook_gpt2(self, model):
-        body, heads = model.transformer, model.config.n_head
-        self.output(body.wte, "hook_embed")
-        self.output(body.wpe, "hook_pos_embed")
-        for index, block in enumerate(body.h):
-            at = f"blocks.{index}."
-
-            def split(_module, _inputs, output, at=at):
-                for name, part in zip("qkv", output.chunk(3, dim=-1)):
-                    self.keep(f"{at}attn.hook_{name}", part, heads)
-
-            self.handles.append(block.attn.c_attn.register_forward_hook(split))
-            self.input(block.ln_1, at + "hook_resid_pre")
-            self.output(block.ln_1, at + "ln1.hook_normalized")
-            self.input(block.attn.c_proj, at + "attn.hook_z", heads)
-            self.output(block.attn.c_proj, at + "hook_attn_out")
-            self.input(block.ln_2, at + "hook_resid_mid")
-            self.output(block.ln_2, at + "ln2.hook_normalized")
-            self.output(block.mlp.c_fc, at + "mlp.hook_pre")
-            self.input(block.mlp.c_proj, at + "mlp.hook_post")
-            self.output(block.mlp, at + "hook_mlp_out")
-            self.output(block, at + "hook_resid_post")
-        self.output(body.ln_f, "ln_final.hook_normalized")
-
-    def hook_llama(self, model):
-        body, config = model.model, model.config
-        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.output(body.embed_tokens, "hook_embed")
-        for index, block in enumerate(body.layers):
-            at = f"blocks.{index}."
-            self.input(block.input_layernorm, at + "hook_resid_pre")
-            self.output(block.input_layernorm, at + "ln1.hook_normalized")
-            self.output(block.self_attn.q_proj, at + "attn.hook_q", heads)
-            self.output(block.self_attn.k_proj, at + "attn.hook_k", kv_heads)
-            self.output(block.self_attn.v_proj, at + "attn.hook_v", kv_heads)
-            self.input(block.self_attn.o_proj, at + "attn.hook_z", heads)
-            self.output(block.self_attn.o_proj, at + "hook_attn_out")
-            self.input(block.post_attention_layernorm, at + "hook_resid_mid")
-            self.output(block.post_attention_layernorm, at + "ln2.hook_normalized")
-            self.output(block.mlp.gate_proj, at + "mlp.hook_pre")
-            self.output(block.mlp.up_proj, at + "mlp.hook_pre_linear")
-            self.input(block.mlp.down_proj, at + "mlp.hook_post")
-            self.output(block.mlp, at + "hook_mlp_out")
-            self.output(block, at + "hook_resid_post")
-        self.output(body.norm, "ln_final.hook_normalized")
-
-    def run(self, model, ids):
-        """One forward pass; returns every tap. Rotated q and k are caught at rope itself."""
-        rotate, layer = modeling_llama.apply_rotary_pos_emb, iter(range(10_000))
-
-        def rotate_and_keep(*args, **options):
-            rotated, at = rotate(*args, **options), f"blocks.{next(layer)}.attn."
-            for name, value in zip(("hook_rot_q", "hook_rot_k"), rotated):
-                self.keep(at + name, value.transpose(1, 2))
-            return rotated
-
-        modeling_llama.apply_rotary_pos_emb = rotate_and_keep
-        with torch.no_grad():
-            output = model(torch.tensor([ids]), output_attentions=True, use_cache=False)
-        modeling_llama.apply_rotary_pos_emb = rotate
-        for handle in self.handles:
-            handle.remove()
-        for index, pattern in enumerate(output.attentions):
-            self.keep(f"blocks.{index}.attn.hook_pattern", pattern)
-        self.keep("logits", output.logits)
-        return self.taps
+def without_cache(tensors):
+    return {name: tensor for name, tensor in tensors.items() if "kv_cache." not in name}
 
 
 def greedy(model, ids):
@@ -463,10 +380,19 @@ def record(case):
         if continuation and len(set(continuation)) > GREEDY_TOKENS // 4:
             break
     (write_gguf if case.gguf_type else write_folder)(case, model, folder)
-    taps = Recorder(model, case.kind).run(model, ids)
+    recorder = Recorder(model)
+    taps = without_cache(arrays(recorder.step(ids)))
     taps["tokens"] = np.array(ids, dtype=np.int32)
     taps["greedy"] = np.array(continuation, dtype=np.int32)
     save_file(taps, folder / "goldens.safetensors")
+    if not case.gguf_type:
+        # The last cache has all that the earlier ones have.
+        decoded = {}
+        for index, token in enumerate(continuation[:DECODE_STEPS]):
+            step = arrays(recorder.step([token]))
+            decoded = without_cache(decoded)
+            decoded |= {f"decode.{index}.{name}": tap for name, tap in step.items()}
+        save_file(decoded, folder / "decode.safetensors")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{case.name}: seed {seed}, {len(taps)} tensors, {size / 1024:.0f} KiB")
     assert size < 1 << 20

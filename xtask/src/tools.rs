@@ -32,7 +32,9 @@ pub(crate) fn in_environment(workspace: &Workspace, program: &str) -> PathBuf {
 pub(crate) fn record_goldens(workspace: &Workspace) -> Result<()> {
     let folder = workspace.target().join("goldens-environment");
     environment(workspace, &folder, GOLDENS_REQUIREMENTS)?;
-    run(workspace.command(folder.join("bin/python")).arg("xtask/python/goldens.py"))
+    let mut python = workspace.command(folder.join("bin/python"));
+    // Where the hooks are that also the reader's own comparison uses.
+    run(python.arg("xtask/python/goldens.py").env("PYTHONPATH", "docs"))
 }
 
 /// Makes a Python environment in `folder` with just the pinned `requirements`, unless it is there.

@@ -188,7 +188,9 @@ Examples:
   refrain trace -p 'The cat sat on'
   refrain trace ./model.gguf -p 'The cat sat on' --layer 3 --head 1 --query 2
   refrain trace -p 'The cat sat on' --decode 2 --rows --top 3
+  refrain trace -p 'The cat sat on' --explain --lang zh
   refrain trace -p 'The cat sat on' --tensor 'blocks.0.attn.hook_pattern[0,0,-1]'
+  refrain trace -p 'The cat sat on' --decode 1 --tensor 'decode.0.kv_cache.0.keys[0,0]'
   refrain trace -p 'The cat sat on' --save cat.safetensors
   refrain trace -p 'The cat sat on' --compare pytorch.safetensors --tolerance 0.01
   refrain trace -p 'The cat sat on' --json | jq .attention.weights")]
@@ -231,8 +233,8 @@ pub(crate) struct TraceArguments {
     /// Threads that compute [default: the physical cores this process may use]
     #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Show this tensor instead, by its name or alias, whole or in part: hook_embed[0,3,:8]; can be
-    /// given several times
+    /// Show this tensor instead, by its name or alias, whole or in part: hook_embed[0,3,:8]; --json
+    /// lists the names, those of decode step 0 begin with decode.0.; can be given several times
     #[arg(long, value_name = "NAME[SLICE]")]
     pub(crate) tensor: Vec<String>,
     /// Save all tensors, or those of --tensor, to a .safetensors, .npy or .json file

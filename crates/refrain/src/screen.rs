@@ -9,7 +9,7 @@ const WIDTH_PIPED: usize = 80;
 /// Narrower and wider terminals are written to as if they were so.
 const WIDTH_RANGE: std::ops::RangeInclusive<usize> = 40..=120;
 /// How the characters that Refrain writes are written where only ASCII can be shown.
-const ASCII: [(char, &str); 13] = [
+const ASCII: [(char, &str); 15] = [
     ('…', "..."),
     ('⏎', "\\n"),
     ('×', "x"),
@@ -22,6 +22,8 @@ const ASCII: [(char, &str); 13] = [
     ('Σ', "sum"),
     ('Δ', "difference"),
     ('²', "^2"),
+    ('μ', "mean"),
+    ('σ', "std"),
     ('≤', "<="),
 ];
 /// A cell of a bar, filled by eighths.
@@ -112,28 +114,45 @@ impl Screen {
     }
 
     /// `text` in lines of at most `columns`: broken at spaces, and beside wide characters, which
-    /// are written without spaces; punctuation stays with what it follows.
+    /// are written without spaces; punctuation stays with what it follows, and what is quoted, as a
+    /// token is, stays whole.
     pub(crate) fn wrap(&self, text: &str, columns: usize) -> Vec<String> {
-        let mut units: Vec<String> = vec![String::new()];
-        let (mut wide_before, mut opened) = (false, false);
-        for character in self.text(text).chars() {
-            let wide = character.width() == Some(2);
-            let sticks = "，。、；：？！）".contains(character);
-            let breaks = character == ' ' || (wide || wide_before) && !sticks && !opened;
-            match units.last_mut() {
-                Some(unit) if !breaks => unit.push(character),
-                _ => units.push(character.to_string()),
-            }
-            (wide_before, opened) = (wide, character == '（');
-        }
         let mut lines = vec![String::new()];
-        for unit in units {
+        for unit in units(&self.text(text)) {
             match lines.last_mut() {
                 Some(line) if line.width() + unit.width() <= columns => line.push_str(&unit),
-                _ => lines.push(unit.trim_start().to_owned()),
+                _ => lines.push(self.fit(unit.trim_start(), columns)),
             }
         }
-        lines.iter().map(|line| line.trim_end().to_owned()).collect()
+        lines
+            .iter()
+            .map(|line| line.trim_end().to_owned())
+            .filter(|line| !line.is_empty())
+            .collect()
+    }
+
+    /// `items` in at most `lines` lines of at most `columns`; the last says how many are left.
+    pub(crate) fn lines(
+        &self,
+        mut items: &[String],
+        separator: &str,
+        columns: usize,
+        lines: usize,
+    ) -> Vec<String> {
+        let mut filled: Vec<String> = Vec::new();
+        while !items.is_empty() && filled.len() + 1 < lines {
+            let fits = |count: &usize| {
+                self.text(&items[..*count].join(separator)).trim_end().width() <= columns
+            };
+            let count = (1..=items.len()).take_while(fits).last().unwrap_or(1);
+            let line = items[..count].join(separator);
+            filled.push(self.fit(line.trim_end(), columns));
+            items = &items[count..];
+        }
+        if !items.is_empty() {
+            filled.push(self.list(items, separator, columns));
+        }
+        filled
     }
 
     /// A bar of `share` of `columns`.
@@ -146,6 +165,28 @@ impl Screen {
             "#".repeat((eighths + 4) / 8)
         }
     }
+}
+
+/// The parts of `text` that a line may end after.
+fn units(text: &str) -> Vec<String> {
+    let mut units = vec![String::new()];
+    let (mut before, mut quoted) = (' ', false);
+    for character in text.chars() {
+        let wide = |character: char| character.width() == Some(2);
+        let sticks = "，。、；：？！）".contains(character) || before == '（';
+        let breaks = character == ' ' || (wide(character) || wide(before)) && !sticks;
+        match units.last_mut() {
+            Some(unit) if !breaks || quoted => unit.push(character),
+            _ => units.push(character.to_string()),
+        }
+        // An apostrophe that no letter precedes begins a quotation.
+        if character == '\'' {
+            quoted = if quoted { before == '\\' } else { matches!(before, ' ' | '(') };
+        }
+        // A backslash that is escaped escapes nothing.
+        before = if (before, character) == ('\\', '\\') { ' ' } else { character };
+    }
+    units
 }
 
 /// Whether the locale writes UTF-8, by the first of its variables that is set.
@@ -178,6 +219,9 @@ mod tests {
         assert_eq!(screen.list(&items, " ", 80), "'猫' ' sat' '坐在垫子上' 'x'");
         assert_eq!(screen.list(&items, " ", 22), "'猫' ' sat' … 2 more");
         assert_eq!(screen.fit("猫猫猫", 5), "猫猫…");
+        assert_eq!(screen.lines(&items, " ", 11, 9), ["'猫' ' sat'", "'坐在垫子…", "'x'"]);
+        assert_eq!(screen.lines(&items, " ", 20, 2), ["'猫' ' sat'", "'坐在垫子上' 'x'"]);
+        assert_eq!(screen.lines(&items, " ", 22, 1), ["'猫' ' sat' … 2 more"]);
     }
 
     #[test]
@@ -187,6 +231,11 @@ mod tests {
         assert_eq!(screen.wrap("一二三四，五六", 8), ["一二三", "四，五六"]);
         assert_eq!(screen.wrap("一二三（四）", 8), ["一二三", "（四）"]);
         assert_eq!(screen.wrap("每个 ID 从表里取", 9), ["每个 ID", "从表里取"]);
+        assert_eq!(screen.wrap("a layer's q of ' on' is", 12), ["a layer's q", "of ' on' is"]);
+        assert_eq!(screen.wrap("q of ' on'", 7), ["q of", "' on'"]);
+        assert_eq!(screen.wrap("of '\\' on'", 7), ["of", "'\\' on'"]);
+        assert_eq!(screen.wrap("' a very long token'", 8), ["' a ver…"]);
+        assert_eq!(screen.wrap("", 8), [""; 0]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use package::Architecture;
 
 use super::document::{Stats, Step, Tensor};
+use super::name::{Subject, TensorName};
 use crate::taps::{Site, TapPoint, Taps};
 
 /// Numbers shown of each tensor.
@@ -13,44 +14,97 @@ const FIRST: usize = 8;
 pub(super) struct Spot {
     pub(super) layer: usize,
     pub(super) head: usize,
+    /// The KV head that the query head reads.
+    pub(super) kv_head: usize,
     pub(super) query: usize,
 }
 
-impl Spot {
-    fn at(&self, site: Site) -> TapPoint {
-        TapPoint { layer: Some(self.layer), site }
+/// Keeps the tensors that were asked for, whole.
+pub(super) struct Keeper<'a> {
+    keep: &'a dyn Fn(TensorName) -> bool,
+    /// Bytes that may still be kept.
+    room: usize,
+    /// Whether more was asked for than there is room for.
+    pub(super) overflowed: bool,
+    pub(super) tensors: Vec<(TensorName, Tensor)>,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(keep: &'a dyn Fn(TensorName) -> bool, room: usize) -> Self {
+        Self { keep, room, overflowed: false, tensors: Vec::new() }
+    }
+
+    pub(super) fn wants(&self, name: TensorName) -> bool {
+        !self.overflowed && (self.keep)(name)
+    }
+
+    /// Keeps a tensor that is wanted; `shape` is without the batch.
+    pub(super) fn offer(&mut self, name: TensorName, shape: &[usize], values: &[f32]) {
+        if !self.wants(name) {
+            return;
+        }
+        match self.room.checked_sub(size_of_val(values)) {
+            Some(room) => {
+                self.room = room;
+                let (text, values) = (name.to_string(), values.to_vec());
+                self.tensors.push((name, Tensor { name: text, shape: batched(shape), values }));
+            }
+            None => self.overflowed = true,
+        }
+    }
+}
+
+/// `shape` with the batch of one in front.
+fn batched(shape: &[usize]) -> Vec<usize> {
+    [&[1], shape].concat()
+}
+
+/// A tensor's first numbers and the facts about all of them; `shape` is without the batch.
+pub(super) fn summary(
+    name: TensorName,
+    architecture: Architecture,
+    shape: &[usize],
+    values: &[f32],
+) -> Step {
+    Step {
+        name: name.to_string(),
+        alias: name.alias(architecture),
+        shape: batched(shape),
+        first: values.iter().copied().take(FIRST).collect(),
+        stats: stats(values),
     }
 }
 
 /// Summarizes every tensor of the prefill, and keeps those that were asked for.
-pub(super) struct Collector<'a> {
+pub(super) struct Collector<'a, 'b> {
     pub(super) architecture: Architecture,
     pub(super) spot: Spot,
     /// Whether the attention weights of all layers are wanted, or only those of the spot's.
     pub(super) all_patterns: bool,
-    pub(super) keep: &'a dyn Fn(TapPoint) -> bool,
-    /// Bytes that may still be kept.
-    pub(super) room: usize,
-    /// Whether more was asked for than there is room for.
-    pub(super) overflowed: bool,
+    pub(super) keeper: &'b mut Keeper<'a>,
     pub(super) steps: Vec<Step>,
-    pub(super) tensors: Vec<Tensor>,
     /// The query at the spot, as it meets the keys.
     pub(super) query: Vec<f32>,
+    /// The key of the same row, as the queries meet it.
+    pub(super) key: Vec<f32>,
     /// The attention weights at the spot.
     pub(super) weights: Vec<f32>,
 }
 
-impl Collector<'_> {
+impl Collector<'_, '_> {
     fn look_at_spot(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
-        let Spot { head, query, .. } = self.spot;
+        let Spot { head, kv_head, query, .. } = self.spot;
         let (&[first, second, third], true) = (shape, point.layer == Some(self.spot.layer)) else {
             return;
         };
+        let row = |head: usize| values[(query * second + head) * third..][..third].to_vec();
         match point.site {
-            // Rows, heads, dimensions. The rotated query comes after the plain one.
+            // Rows, heads, dimensions. What is rotated comes after the plain one.
             Site::Query | Site::RotatedQuery if query < first && head < second => {
-                self.query = values[(query * second + head) * third..][..third].to_vec();
+                self.query = row(head);
+            }
+            Site::Key | Site::RotatedKey if query < first && kv_head < second => {
+                self.key = row(kv_head);
             }
             // Heads, rows, positions.
             Site::Pattern if head < first && query < second => {
@@ -61,31 +115,23 @@ impl Collector<'_> {
     }
 }
 
-impl Taps for Collector<'_> {
+/// The tensor at `point` in the prefill.
+fn in_prefill(point: TapPoint) -> TensorName {
+    TensorName { decode: None, subject: Subject::Tap(point) }
+}
+
+impl Taps for Collector<'_, '_> {
     fn wants(&self, point: TapPoint) -> bool {
         point.site != Site::Pattern
             || self.all_patterns
-            || point == self.spot.at(Site::Pattern)
-            || (self.keep)(point)
+            || point.layer == Some(self.spot.layer)
+            || self.keeper.wants(in_prefill(point))
     }
 
     fn record(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
         self.look_at_spot(point, shape, values);
-        let name = point.to_string();
-        let shape: Vec<usize> = [&[1], shape].concat();
-        if (self.keep)(point) {
-            match self.room.checked_sub(size_of_val(values)) {
-                Some(room) => {
-                    self.room = room;
-                    let (name, shape) = (name.clone(), shape.clone());
-                    self.tensors.push(Tensor { name, shape, values: values.to_vec() });
-                }
-                None => self.overflowed = true,
-            }
-        }
-        let first = values.iter().copied().take(FIRST).collect();
-        let alias = point.alias(self.architecture);
-        self.steps.push(Step { name, alias, shape, first, stats: stats(values) });
+        self.keeper.offer(in_prefill(point), shape, values);
+        self.steps.push(summary(in_prefill(point), self.architecture, shape, values));
     }
 }
 
@@ -107,18 +153,50 @@ fn stats(values: &[f32]) -> Stats {
     }
 }
 
-/// Sees the shape of one layer's attention weights.
-pub(super) struct PatternShape {
-    pub(super) spot: Spot,
-    pub(super) shape: Vec<usize>,
+/// Sees shapes in one layer of a decode step, and keeps the tensors that were asked for.
+pub(super) struct DecodeCollector<'a, 'b> {
+    pub(super) step: usize,
+    pub(super) layer: usize,
+    pub(super) keeper: &'b mut Keeper<'a>,
+    /// Shapes of the layer's new queries, keys and values, heads before rows, and of its attention
+    /// weights.
+    pub(super) query: Vec<usize>,
+    pub(super) key: Vec<usize>,
+    pub(super) value: Vec<usize>,
+    pub(super) pattern: Vec<usize>,
 }
 
-impl Taps for PatternShape {
-    fn wants(&self, point: TapPoint) -> bool {
-        point == self.spot.at(Site::Pattern)
+impl<'a, 'b> DecodeCollector<'a, 'b> {
+    pub(super) fn new(step: usize, layer: usize, keeper: &'b mut Keeper<'a>) -> Self {
+        let none = Vec::new;
+        let (query, key, value, pattern) = (none(), none(), none(), none());
+        Self { step, layer, keeper, query, key, value, pattern }
     }
 
-    fn record(&mut self, _point: TapPoint, shape: &[usize], _values: &[f32]) {
-        self.shape = [&[1], shape].concat();
+    fn name(&self, point: TapPoint) -> TensorName {
+        TensorName { decode: Some(self.step), subject: Subject::Tap(point) }
+    }
+}
+
+impl Taps for DecodeCollector<'_, '_> {
+    fn wants(&self, point: TapPoint) -> bool {
+        let here = point.layer == Some(self.layer);
+        let shown =
+            matches!(point.site, Site::Query | Site::Key | Site::Value | Site::Pattern) && here;
+        shown || self.keeper.wants(self.name(point))
+    }
+
+    fn record(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
+        self.keeper.offer(self.name(point), shape, values);
+        let (&[rows, heads, width], true) = (shape, point.layer == Some(self.layer)) else {
+            return;
+        };
+        match point.site {
+            Site::Query => self.query = vec![1, heads, rows, width],
+            Site::Key => self.key = vec![1, heads, rows, width],
+            Site::Value => self.value = vec![1, heads, rows, width],
+            Site::Pattern => self.pattern = batched(shape),
+            _ => {}
+        }
     }
 }

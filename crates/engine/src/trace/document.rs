@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use super::name::TensorName;
+
 /// Everything a trace shows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
@@ -11,7 +13,8 @@ pub struct Trace {
     pub model: ModelShape,
     /// The prompt.
     pub tokens: Vec<Token>,
-    /// Every tensor of the prefill, in the order in which it was computed.
+    /// Every tensor of the prefill, in the order in which it was computed; at the end what the KV
+    /// cache holds then.
     pub steps: Vec<Step>,
     /// What one query of one head reads.
     pub attention: Attention,
@@ -23,9 +26,9 @@ pub struct Trace {
     pub kv: Kv,
     /// The steps after the prefill, each on the token that the one before made likeliest.
     pub decode: Vec<DecodeStep>,
-    /// The tensors that were asked for, whole.
+    /// The tensors that were asked for, whole, in the order in which they were computed.
     #[serde(skip)]
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<(TensorName, Tensor)>,
 }
 
 /// A model's dimensions.
@@ -63,9 +66,9 @@ pub struct Token {
 /// One tensor of the prefill.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// The tap's name.
+    /// Its name, as a [`TensorName`] shows itself.
     pub name: String,
-    /// The Hugging Face module that the tensor belongs to.
+    /// The Hugging Face module that the tensor belongs to, or the part of its cache.
     pub alias: String,
     /// Its shape, with the batch of one in front.
     pub shape: Vec<usize>,
@@ -111,6 +114,12 @@ pub struct Attention {
     /// `q . k / sqrt(head_dim)` for each position, also for those that the mask then hides.
     #[serde(skip)]
     pub scores: Vec<f32>,
+    /// The query, as it meets the keys: rotated, where the model rotates.
+    #[serde(skip)]
+    pub q: Vec<f32>,
+    /// The key of the same row, as the queries meet it.
+    #[serde(skip)]
+    pub k: Vec<f32>,
 }
 
 /// A token that could come next.
@@ -161,6 +170,16 @@ pub struct DecodeStep {
     pub token: Token,
     /// Positions in the KV cache after the step.
     pub cache_len: usize,
+    /// Shape of the new token's queries in one layer, heads before rows.
+    pub new_q_shape: Vec<usize>,
+    /// Shape of its keys.
+    pub new_k_shape: Vec<usize>,
+    /// Shape of its values.
+    pub new_v_shape: Vec<usize>,
+    /// Shape of one layer's keys in the KV cache after the step.
+    pub k_shape: [usize; 4],
+    /// Shape of one layer's values.
+    pub v_shape: [usize; 4],
     /// Shape of the attention weights of one layer.
     pub attention_shape: Vec<usize>,
     /// Shape of the logits.
@@ -176,7 +195,7 @@ pub struct DecodeStep {
 /// A whole tensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tensor {
-    /// The tap's name.
+    /// Its name, as a [`TensorName`] shows itself.
     pub name: String,
     /// Its shape, with the batch of one in front.
     pub shape: Vec<usize>,

@@ -2,6 +2,7 @@
 
 mod collector;
 mod document;
+mod name;
 
 use kernels::{KvError, KvStore, PAGE_TOKENS, PageId, RowPlace};
 use package::{Config, Package, Tokenizer};
@@ -9,12 +10,13 @@ use package::{Config, Package, Tokenizer};
 use crate::error::ForwardError;
 use crate::model::{Batch, Model};
 use crate::rows::Heads;
-use crate::taps::{TapPoint, Taps};
+use crate::taps::Taps;
 
-use collector::{Collector, PatternShape, Spot};
+use collector::{Collector, DecodeCollector, Keeper, Spot, summary};
 pub use document::{
     Attention, Candidate, DecodeStep, Kv, ModelShape, Row, Stats, Step, Tensor, Token, Trace,
 };
+pub use name::{CachePart, Subject, TensorName};
 
 /// Longest prompt that is traced, in tokens.
 pub const TOKENS_MAX: usize = 1024;
@@ -38,8 +40,8 @@ pub struct Options<'a> {
     pub decode: usize,
     /// Candidates listed for each row, one at least.
     pub top: usize,
-    /// Whether the tensor at this tap is kept whole.
-    pub keep: &'a dyn Fn(TapPoint) -> bool,
+    /// Whether the tensor of this name is kept whole.
+    pub keep: &'a dyn Fn(TensorName) -> bool,
 }
 
 /// Why there is no trace.
@@ -98,40 +100,41 @@ pub fn trace(
 ) -> Result<Trace, TraceError> {
     let spot = check(model.config(), prompt.len(), options)?;
     let mut tracing = Tracing::new(model, &package.tokenizer, prompt.len(), options)?;
+    let mut keeper = Keeper::new(options.keep, KEPT_BYTES_MAX);
+    let architecture = package.config.architecture;
     let mut collector = Collector {
-        architecture: package.config.architecture,
+        architecture,
         spot,
         all_patterns: prompt.len() <= ALL_PATTERNS_TOKENS_MAX,
-        keep: options.keep,
-        room: KEPT_BYTES_MAX,
-        overflowed: false,
+        keeper: &mut keeper,
         steps: Vec::new(),
-        tensors: Vec::new(),
         query: Vec::new(),
+        key: Vec::new(),
         weights: Vec::new(),
     };
     let rows = tracing.step(prompt, &mut collector)?;
-    if collector.overflowed {
-        return Err(TraceError::TooMuch);
+    let Collector { mut steps, query: q, key: k, weights, .. } = collector;
+    for (name, shape, values) in tracing.cached(None, &|_| true) {
+        keeper.offer(name, &shape, &values);
+        steps.push(summary(name, architecture, &shape, &values));
     }
-    let scores = tracing.scores(spot, &collector.query);
-    let Collector { steps, tensors, weights, .. } = collector;
-    let Spot { layer, head, query } = spot;
+    let scores = tracing.scores(spot, &q);
+    let Spot { layer, head, query, .. } = spot;
     let next = rows.last().cloned().unwrap_or_default();
     let kv = tracing.kv();
-    let decode = tracing.decode(spot, &next, options.decode)?;
+    let decode = tracing.decode(layer, &next, options.decode, &mut keeper)?;
     let position = |(position, next)| Row { position, next };
     Ok(Trace {
         schema: "refrain.trace/1",
         model: shape(package),
         tokens: prompt.iter().map(|&id| token(&package.tokenizer, id)).collect(),
         steps,
-        attention: Attention { layer, head, query, weights, scores },
+        attention: Attention { layer, head, query, weights, scores, q, k },
         next,
         rows: rows.into_iter().enumerate().map(position).collect(),
         kv,
         decode,
-        tensors,
+        tensors: keeper.tensors,
     })
 }
 
@@ -155,11 +158,10 @@ fn check(config: &Config, tokens: usize, options: &Options) -> Result<Spot, Trac
         asked if asked < 0 && index(tokens) + asked >= 0 => index(tokens) + asked,
         asked => asked,
     };
-    Ok(Spot {
-        layer: present("layer", index(options.layer), config.layers)?,
-        head: present("head", index(options.head), config.heads)?,
-        query: present("row", query, tokens)?,
-    })
+    let layer = present("layer", index(options.layer), config.layers)?;
+    let head = present("head", index(options.head), config.heads)?;
+    let kv_head = head / (config.heads / config.kv_heads);
+    Ok(Spot { layer, head, kv_head, query: present("row", query, tokens)? })
 }
 
 fn shape(package: &Package) -> ModelShape {
@@ -246,56 +248,103 @@ impl<'a> Tracing<'a> {
     /// The scores of `query` against every key that the cache holds, from the keys as stored.
     fn scores(&self, spot: Spot, query: &[f32]) -> Vec<f32> {
         let heads = Heads::of(self.model.config());
-        let kv_head = spot.head / (heads.query / heads.kv);
         let score = |position: usize| {
-            let page = self.pages[position / PAGE_TOKENS];
-            let slot = position % PAGE_TOKENS;
-            let (key, _) = self.store.read(page, spot.layer, kv_head, slot);
+            let (key, _) = self.read(spot.layer, spot.kv_head, position);
             let dot: f64 = query.iter().zip(&key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
             (dot * f64::from(heads.scale())) as f32
         };
         (0..self.length).map(score).collect()
     }
 
+    /// What the KV cache holds of one position, in one layer and head: a key and a value.
+    fn read(&self, layer: usize, kv_head: usize, position: usize) -> (Vec<f32>, Vec<f32>) {
+        let page = self.pages[position / PAGE_TOKENS];
+        self.store.read(page, layer, kv_head, position % PAGE_TOKENS)
+    }
+
+    /// What the KV cache holds after a step: name, shape and numbers of each tensor that `wanted`
+    /// names.
+    fn cached(
+        &self,
+        decode: Option<usize>,
+        wanted: &dyn Fn(TensorName) -> bool,
+    ) -> Vec<(TensorName, [usize; 3], Vec<f32>)> {
+        let [_, kv_heads, positions, head_dim] = self.kv_shape();
+        let mut tensors = Vec::new();
+        for layer in 0..self.store.geometry().layers {
+            for part in [CachePart::Keys, CachePart::Values] {
+                let name = TensorName { decode, subject: Subject::Cached { layer, part } };
+                if !wanted(name) {
+                    continue;
+                }
+                let mut numbers = Vec::with_capacity(kv_heads * positions * head_dim);
+                for kv_head in 0..kv_heads {
+                    for position in 0..positions {
+                        let (key, value) = self.read(layer, kv_head, position);
+                        numbers.extend(if part == CachePart::Keys { key } else { value });
+                    }
+                }
+                tensors.push((name, [kv_heads, positions, head_dim], numbers));
+            }
+        }
+        tensors
+    }
+
+    /// Shape of one layer's keys, and of its values.
+    fn kv_shape(&self) -> [usize; 4] {
+        let geometry = self.store.geometry();
+        [1, geometry.kv_heads, self.length, geometry.head_dim]
+    }
+
     fn kv(&self) -> Kv {
         let geometry = self.store.geometry();
-        let shape = [1, geometry.kv_heads, self.length, geometry.head_dim];
         let numbers = 2 * geometry.layers * geometry.kv_heads * geometry.head_dim;
         let bytes_per_token = numbers * geometry.kv_type.bytes();
         Kv {
             layers: geometry.layers,
-            k_shape: shape,
-            v_shape: shape,
+            k_shape: self.kv_shape(),
+            v_shape: self.kv_shape(),
             bytes_per_token,
             bytes: bytes_per_token * self.length,
         }
     }
 
-    /// Goes on greedily from the candidates `next`.
+    /// Goes on greedily from the candidates `next`; shapes are those of `layer`.
     fn decode(
         &mut self,
-        spot: Spot,
+        layer: usize,
         next: &[Candidate],
         steps: usize,
+        keeper: &mut Keeper,
     ) -> Result<Vec<DecodeStep>, TraceError> {
         let mut decoded = Vec::with_capacity(steps);
         let mut chosen = next.first().map(|candidate| candidate.id);
-        while let Some(id) = chosen.filter(|_| decoded.len() < steps) {
-            let mut taps = PatternShape { spot, shape: Vec::new() };
+        while let Some(id) = chosen.filter(|_| decoded.len() < steps && !keeper.overflowed) {
+            let index = decoded.len();
+            let mut taps = DecodeCollector::new(index, layer, keeper);
             let next = self.step(&[id], &mut taps)?.pop().unwrap_or_default();
+            let DecodeCollector { query, key, value, pattern, .. } = taps;
+            for (name, shape, values) in self.cached(Some(index), &|name| keeper.wants(name)) {
+                keeper.offer(name, &shape, &values);
+            }
             chosen = next.first().map(|candidate| candidate.id);
             let config = self.model.config();
             decoded.push(DecodeStep {
                 input_shape: [1, 1],
                 token: token(self.tokenizer, id),
                 cache_len: self.length,
-                attention_shape: taps.shape,
+                new_q_shape: query,
+                new_k_shape: key,
+                new_v_shape: value,
+                k_shape: self.kv_shape(),
+                v_shape: self.kv_shape(),
+                attention_shape: pattern,
                 logits_shape: [1, 1, config.vocab],
                 next,
                 layer_evaluations: config.layers,
                 layer_evaluations_without_cache: config.layers * self.length,
             });
         }
-        Ok(decoded)
+        if keeper.overflowed { Err(TraceError::TooMuch) } else { Ok(decoded) }
     }
 }

@@ -132,7 +132,7 @@ fn the_fast_path_continues_greedily_like_transformers() {
 
 #[test]
 fn neither_taps_nor_the_choice_of_rows_change_a_bit() {
-    for name in ["gpt2-prefix", "gguf-llama-q4_1"] {
+    for name in FLOAT.into_iter().chain(ROUNDED.map(|(name, _)| name)) {
         let goldens = Goldens::read(name);
         for (setting, mut model) in fast_models(&open(name)) {
             let mut run = |rows: &[usize], taps: &mut dyn Taps| {

@@ -35,7 +35,16 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> {
 
 impl Goldens {
     pub(crate) fn read(name: &str) -> Goldens {
-        let bytes = std::fs::read(folder(name).join("goldens.safetensors")).unwrap();
+        Goldens::read_file(&folder(name).join("goldens.safetensors"))
+    }
+
+    /// The tensors of the decode steps that follow, and the KV cache after the last of them.
+    pub(crate) fn decode_steps(name: &str) -> Tensors {
+        Goldens::read_file(&folder(name).join("decode.safetensors")).taps
+    }
+
+    fn read_file(path: &Path) -> Goldens {
+        let bytes = std::fs::read(path).unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let mut goldens = Goldens { tokens: vec![], greedy: vec![], taps: Tensors::new() };
         for (name, view) in file.iter() {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use engine::trace::{Options, Tensor, Trace, TraceError, trace};
+use engine::trace::{Candidate, Options, Tensor, TensorName, Trace, TraceError, trace};
 use engine::{Batch, Model, NoTaps};
 use kernels::{KvStore, RowPlace, Team};
 use package::Package;
 use serde_json::Value;
 
 use crate::support::{Goldens, Tensors, Values, largest_difference, worst_tap};
-use crate::{FLOAT, FLOAT_BOUND, open};
+use crate::{FLOAT, FLOAT_BOUND, ROUNDED, open};
 
 const ALL: Options = Options { layer: 0, head: 0, query: -1, decode: 0, top: 5, keep: &|_| true };
 
@@ -23,14 +23,20 @@ fn run(name: &str, options: &Options) -> (Goldens, Trace) {
     (goldens, trace)
 }
 
-/// The kept tensors without the batch, which transformers' recordings do not have.
-fn tensors(trace: &Trace) -> Tensors {
-    let unbatched = |tensor: &Tensor| {
-        assert_eq!(tensor.shape[0], 1, "{}", tensor.name);
+/// The kept tensors that `wanted` names, without the batch, which transformers' recordings do not
+/// have.
+fn tensors(trace: &Trace, wanted: &dyn Fn(&str) -> bool) -> Tensors {
+    let unbatched = |(name, tensor): &(TensorName, Tensor)| {
+        assert_eq!(tensor.shape[0], 1, "{name}");
+        assert_eq!(tensor.name, name.to_string());
         let (shape, values) = (tensor.shape[1..].to_vec(), tensor.values.clone());
         (tensor.name.clone(), Values { shape, values })
     };
-    trace.tensors.iter().map(unbatched).collect()
+    trace.tensors.iter().map(unbatched).filter(|(name, _)| wanted(name)).collect()
+}
+
+fn is_cache(name: &str) -> bool {
+    name.contains("kv_cache.")
 }
 
 fn near(got: f64, wanted: f64, scale: f64) -> bool {
@@ -41,10 +47,13 @@ fn near(got: f64, wanted: f64, scale: f64) -> bool {
 fn every_tensor_and_every_summary_is_transformers() {
     for name in FLOAT {
         let (goldens, trace) = run(name, &ALL);
-        let (tap, difference) = worst_tap(&tensors(&trace), &goldens.taps, largest_difference);
+        let taps = tensors(&trace, &|name| !is_cache(name));
+        let (tap, difference) = worst_tap(&taps, &goldens.taps, largest_difference);
         assert!(difference <= FLOAT_BOUND, "{name}: {tap} differs by {difference:.1e}");
-        assert_eq!(trace.steps.len(), goldens.taps.len(), "{name}");
-        for step in &trace.steps {
+        let (cache, steps): (Vec<_>, Vec<_>) =
+            trace.steps.iter().partition(|step| is_cache(&step.name));
+        assert_eq!((cache.len(), steps.len()), (2 * trace.model.layers, goldens.taps.len()));
+        for step in steps {
             let golden = &goldens.taps[&step.name];
             assert_eq!(step.shape[1..], golden.shape, "{name}: {}", step.name);
             assert_eq!(step.first.len(), golden.values.len().min(8));
@@ -93,9 +102,84 @@ fn the_attention_of_any_row_is_transformers_and_the_softmax_of_its_scores() {
             for (&weight, exp) in weights.iter().zip(&exps) {
                 assert!(near(f64::from(weight), exp / sum, 1.0), "{name}");
             }
+            let expected = attended(&goldens, layer, head, row);
+            let (q, k, wanted) = (expected.query, expected.key, expected.scores);
+            assert!(largest_difference(scores, &wanted) <= FLOAT_BOUND, "{name}");
+            assert!(largest_difference(&trace.attention.q, &q) <= FLOAT_BOUND, "{name}");
+            assert!(largest_difference(&trace.attention.k, &k) <= FLOAT_BOUND, "{name}");
             assert!(trace.tensors.is_empty());
         }
     }
+}
+
+/// What a query meets, by transformers' recordings.
+struct Attended {
+    query: Vec<f32>,
+    /// The key of the query's own row.
+    key: Vec<f32>,
+    /// The query's scores with the keys of all rows.
+    scores: Vec<f32>,
+}
+
+fn attended(goldens: &Goldens, layer: usize, head: usize, row: usize) -> Attended {
+    let tap = |rotated: &str, plain: &str| {
+        let at = |site: &str| goldens.taps.get(&format!("blocks.{layer}.attn.{site}"));
+        at(rotated).or_else(|| at(plain)).unwrap()
+    };
+    let (q, k) = (tap("hook_rot_q", "hook_q"), tap("hook_rot_k", "hook_k"));
+    let (heads, kv_heads, width) = (q.shape[1], k.shape[1], q.shape[2]);
+    let kv_head = head / (heads / kv_heads);
+    let query = q.values[(row * heads + head) * width..][..width].to_vec();
+    let key = |row: usize| k.values[(row * kv_heads + kv_head) * width..][..width].to_vec();
+    let product = |(q, k): (&f32, &f32)| f64::from(*q) * f64::from(*k);
+    let score = |row: usize| {
+        let dot: f64 = query.iter().zip(&key(row)).map(product).sum();
+        (dot / (width as f64).sqrt()) as f32
+    };
+    Attended { key: key(row), scores: (0..q.shape[0]).map(score).collect(), query }
+}
+
+#[test]
+fn decode_steps_and_the_kv_cache_are_transformers() {
+    for name in FLOAT.into_iter().filter(|name| !name.starts_with("gguf")) {
+        let options = Options { decode: 2, top: 7, ..ALL };
+        let (goldens, trace) = run(name, &options);
+        let recorded = Goldens::decode_steps(name);
+        // Of the cache, only the last was recorded; the others must be its beginning.
+        let decoded = |name: &str| {
+            name.starts_with("decode.1.") || name.starts_with("decode.0.") && !is_cache(name)
+        };
+        let (tap, difference) =
+            worst_tap(&tensors(&trace, &decoded), &recorded, largest_difference);
+        assert!(difference <= FLOAT_BOUND, "{name}: {tap} differs by {difference:.1e}");
+        let caches = tensors(&trace, &is_cache);
+        let last = goldens.tokens.len() + 2;
+        for (cache, values) in &caches {
+            let (_, part) = cache.split_once("kv_cache.").unwrap();
+            let all = &caches[&format!("decode.1.kv_cache.{part}")];
+            let [_, positions, width] = values.shape[..] else { panic!("{cache}") };
+            assert_eq!((all.shape[1], all.shape[2]), (last, width));
+            let heads = values.values.chunks_exact(positions * width);
+            for (before, after) in heads.zip(all.values.chunks_exact(last * width)) {
+                assert_eq!(before, &after[..before.len()], "{name}: {cache} has changed");
+            }
+        }
+        for (index, step) in trace.decode.iter().enumerate() {
+            let logits = &recorded[&format!("decode.{index}.logits")].values;
+            assert_eq!(step.next.len(), 7);
+            step.next.iter().for_each(|candidate| check_candidate(name, candidate, logits));
+        }
+    }
+}
+
+/// The logit and the probability that transformers gives to `candidate`.
+fn check_candidate(name: &str, candidate: &Candidate, logits: &[f32]) {
+    let greatest = logits.iter().copied().fold(f32::MIN, f32::max);
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - greatest).exp()).sum();
+    let golden = logits[candidate.id as usize];
+    assert!(near(f64::from(candidate.logit), f64::from(golden), 10.0), "{name}");
+    let probability = f64::from(golden - greatest).exp() / sum;
+    assert!((f64::from(candidate.probability) - probability).abs() < 1e-3, "{name}");
 }
 
 #[test]
@@ -108,15 +192,10 @@ fn candidates_and_decode_steps_are_transformers_greedy_continuation() {
         assert_eq!(trace.rows[rows - 1].next, trace.next);
         let logits = &goldens.taps["logits"].values;
         for (row, logits) in trace.rows.iter().zip(logits.chunks_exact(shape.vocab)) {
-            let greatest = logits.iter().copied().fold(f32::MIN, f32::max);
-            let sum: f64 = logits.iter().map(|&x| f64::from(x - greatest).exp()).sum();
             let mut above = f32::INFINITY;
             assert_eq!(row.next.len(), 3);
             for candidate in &row.next {
-                let golden = logits[candidate.id as usize];
-                assert!(near(f64::from(candidate.logit), f64::from(golden), 10.0), "{name}");
-                let probability = f64::from(golden - greatest).exp() / sum;
-                assert!((f64::from(candidate.probability) - probability).abs() < 1e-3, "{name}");
+                check_candidate(name, candidate, logits);
                 assert!(candidate.logit <= above);
                 above = candidate.logit;
             }
@@ -128,6 +207,11 @@ fn candidates_and_decode_steps_are_transformers_greedy_continuation() {
             assert_eq!(step.token.id, before[0].id);
             assert_eq!((step.input_shape, step.cache_len), ([1, 1], rows + index + 1));
             assert_eq!(step.attention_shape, [1, shape.heads, 1, step.cache_len]);
+            assert_eq!(step.new_q_shape, [1, shape.heads, 1, shape.head_dim]);
+            assert_eq!(step.new_k_shape, [1, shape.kv_heads, 1, shape.head_dim]);
+            assert_eq!(step.new_v_shape, step.new_k_shape);
+            assert_eq!(step.k_shape, [1, shape.kv_heads, step.cache_len, shape.head_dim]);
+            assert_eq!(step.v_shape, step.k_shape);
             assert_eq!(step.logits_shape, [1, 1, shape.vocab]);
             assert_eq!(step.layer_evaluations, shape.layers);
             let without = shape.layers * step.cache_len;
@@ -155,14 +239,15 @@ fn plain_bits(model: &mut Model, tokens: &[u32]) -> Vec<u32> {
 
 #[test]
 fn tracing_changes_no_bit_of_the_logits() {
-    for name in ["gpt2-prefix", "llama-gqa2-biased", "gguf-llama-q4_1"] {
+    for name in FLOAT.into_iter().chain(ROUNDED.map(|(name, _)| name)) {
         let (goldens, package) = (Goldens::read(name), open(name));
         let mut model = load(&package);
         let before = plain_bits(&mut model, &goldens.tokens);
         let options = Options { top: package.config.vocab, decode: 3, ..ALL };
         let trace = trace(&mut model, &package, &goldens.tokens, &options).unwrap();
         assert_eq!(plain_bits(&mut model, &goldens.tokens), before, "{name}");
-        let logits = &trace.tensors.iter().find(|tensor| tensor.name == "logits").unwrap().values;
+        let logits =
+            &trace.tensors.iter().find(|(_, tensor)| tensor.name == "logits").unwrap().1.values;
         let last = &logits[logits.len() - before.len()..];
         let bits: Vec<u32> = last.iter().map(|logit| logit.to_bits()).collect();
         assert_eq!(bits, before, "{name}");
@@ -205,6 +290,11 @@ fn the_document_has_the_schema_it_names() {
         "input_shape",
         "token",
         "cache_len",
+        "new_q_shape",
+        "new_k_shape",
+        "new_v_shape",
+        "k_shape",
+        "v_shape",
         "attention_shape",
         "logits_shape",
         "next",

@@ -20,7 +20,7 @@ pub(super) struct Layer<'a> {
 impl Layer<'_> {
     /// Draws the layer's steps.
     pub(super) fn draw<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
-        let residual = "added to the layer's input, not put in its place";
+        let residual = "added to the layer's input";
         self.norm(paper, "norm", "ln1.hook_normalized")?;
         self.projections(paper)?;
         self.attention(paper)?;
@@ -28,7 +28,7 @@ impl Layer<'_> {
         self.plain(paper, "residual", residual, "hook_resid_mid")?;
         self.norm(paper, "norm", "ln2.hook_normalized")?;
         self.mlp(paper)?;
-        let residual = "added to what went into the norm above";
+        let residual = "added to the residual above";
         self.plain(paper, "residual", residual, "hook_resid_post")
     }
 
@@ -82,7 +82,7 @@ impl Layer<'_> {
             Architecture::Llama => LayerPart::Q,
         };
         let (bias, outputs) = (self.bias(part), queries + 2 * keys);
-        let detail = format!("x·W({}, {outputs}){bias} → q, k, v in one product", config.hidden);
+        let detail = format!("x·W({}, {outputs}){bias} → q, k, v at once", config.hidden);
         paper.step("q k v", &detail, &format!("(1, {}, {outputs})", self.trace.tokens.len()))?;
         for (label, site) in [("q", "attn.hook_q"), ("k", "attn.hook_k"), ("v", "attn.hook_v")] {
             paper.numbers(label, self.first(site))?;
@@ -91,17 +91,17 @@ impl Layer<'_> {
         let shape = shape_text(&[heads, rows].concat());
         let detail = match config.heads / config.kv_heads {
             1 => format!("cut into {} heads of {}", config.heads, config.head_dim),
-            group => format!(
-                "{} of q, {} of k and v: {group} q share one",
-                config.heads, config.kv_heads
-            ),
+            _ => format!("{} heads of q share {} of k, v", config.heads, config.kv_heads),
         };
         paper.step("heads", &detail, &shape)?;
         let Some(rope) = &config.rope else { return Ok(()) };
-        let detail = format!("q and k turned by their positions, base {}", rope.base);
+        let (attention, base) = (&self.trace.attention, rope.base);
+        let (query, head) = (attention.query, attention.head);
+        let token = quoted(&self.trace.tokens[query].bytes);
+        let detail = format!("q, k turned, base {base}; {token} at {query}, head {head}:");
         paper.step("rope", &detail, &shape)?;
-        paper.numbers("q", self.first("attn.hook_rot_q"))?;
-        paper.numbers("k", self.first("attn.hook_rot_k"))
+        paper.numbers("q", &attention.q)?;
+        paper.numbers("k", &attention.k)
     }
 
     fn attention<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
@@ -109,14 +109,18 @@ impl Layer<'_> {
         let (head, query) = (attention.head, attention.query);
         let token = quoted(&self.trace.tokens[query].bytes);
         let shape = self.shape("attn.hook_pattern");
-        let detail = format!("head {head}: q of {token} with every k, over √({})", config.head_dim);
+        let detail = format!("head {head}: q of {token} · each k/√{}", config.head_dim);
         paper.step("scores", &detail, &shape)?;
-        let hidden = self.trace.tokens.len() - query - 1;
-        let detail = format!("{token} sees itself and {query} before; later, hidden: {hidden}");
+        let (visible, all) = (query + 1, self.trace.tokens.len());
+        let detail = format!("{token} sees {visible} of {all}, none after it");
         paper.step("mask", &detail, &shape)?;
         let sum: f64 = attention.weights.iter().copied().map(f64::from).sum();
-        let detail = format!("softmax, sum {sum:.4}: what {token} reads here");
+        let detail = format!("softmax, sum {sum:.4}; {token} reads");
         paper.step("weights", &detail, &shape)?;
+        if !paper.explains() {
+            paper.more("this head's reading, not next-token probability, not importance")?;
+        }
+        paper.share_heading("score", "weight")?;
         self.positions(paper)?;
         let detail = "Σ(weight·v) in each head";
         self.plain(paper, "values", detail, "attn.hook_z")
@@ -134,7 +138,7 @@ impl Layer<'_> {
             let token = quoted(&self.trace.tokens[position].bytes);
             let score = attention.scores[position];
             if position <= attention.query {
-                paper.weight(&token, score, attention.weights[position])?;
+                paper.share(&token, score, attention.weights[position])?;
             } else {
                 paper.hidden(&token, score)?;
             }
@@ -167,7 +171,7 @@ impl Layer<'_> {
             }
         };
         paper.step("MLP", &detail, &self.shape("hook_mlp_out"))?;
-        paper.numbers("in", self.first("mlp.hook_post"))?;
+        paper.numbers("inner", self.first("mlp.hook_post"))?;
         paper.numbers("out", self.first("hook_mlp_out"))
     }
 }
@@ -175,7 +179,7 @@ impl Layer<'_> {
 /// What the model's norms compute.
 pub(super) fn norm_text(config: &Config) -> &'static str {
     match config.architecture {
-        Architecture::Gpt2 => "layer norm: each token to mean 0, variance 1; gain, bias",
-        Architecture::Llama => "RMS norm: each token over √(mean of squares); gain",
+        Architecture::Gpt2 => "layer norm: (x−μ)/σ · gain + bias",
+        Architecture::Llama => "RMS norm: x/√(mean x²) · gain",
     }
 }

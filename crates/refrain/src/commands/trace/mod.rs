@@ -11,8 +11,8 @@ mod walk;
 
 use std::io::Write;
 
-use engine::trace::{Options, Tensor, Trace, trace};
-use engine::{EngineOptions, TapPoint};
+use engine::EngineOptions;
+use engine::trace::{Options, Tensor, TensorName, Trace, trace};
 use package::Package;
 use serde::Serialize;
 use serde_json::json;
@@ -26,7 +26,7 @@ use crate::screen::Screen;
 use crate::terminal::Terminal;
 use compare::{Comparison, Skipped, compare};
 use selection::Selection;
-use tensor_file::{Contents, Document, Format};
+use tensor_file::{Contents, Document, Format, Origin};
 
 pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(), Failure> {
     let selections = arguments.tensor.iter().map(|text| Selection::parse(text));
@@ -36,18 +36,23 @@ pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(),
         Format::of(path)?;
     }
     let package = loading::open(arguments.model.as_deref(), terminal)?;
-    let keep = |point: TapPoint| match selections.as_slice() {
+    let keep = |name: TensorName| match selections.as_slice() {
         [] => {
-            let name = || point.to_string();
-            let compared = |contents: &Contents| contents.tensors.iter().any(|t| t.name == name());
+            let text = || name.to_string();
+            let compared = |contents: &Contents| contents.tensors.iter().any(|t| t.name == text());
             arguments.save.is_some() || reference.as_ref().is_some_and(compared)
         }
-        chosen => chosen.iter().any(|one| one.names(point, package.config.architecture)),
+        chosen => chosen.iter().any(|one| one.names(name, package.config.architecture)),
     };
-    let trace = collect(arguments, &package, &keep, terminal)?;
-    let tensors = cut(&selections, &trace, &package)?;
+    let mut trace = collect(arguments, &package, &keep, terminal)?;
+    let tensors = cut(&selections, std::mem::take(&mut trace.tensors), &package)?;
     if let Some(path) = &arguments.save {
-        tensor_file::save(path, &tensors)?;
+        let origin = Origin {
+            model: &package.name,
+            tokens: trace.tokens.iter().map(|token| token.id).collect(),
+            decoded: trace.decode.iter().map(|step| step.token.id).collect(),
+        };
+        tensor_file::save(path, &tensors, &origin)?;
         let text = format!("{} ({} tensors)", path.display(), tensors.len());
         terminal.status("Saved", &text);
     }
@@ -87,7 +92,7 @@ fn reference(
 fn collect(
     arguments: &TraceArguments,
     package: &Package,
-    keep: &dyn Fn(TapPoint) -> bool,
+    keep: &dyn Fn(TensorName) -> bool,
     terminal: &Terminal,
 ) -> Result<Trace, Failure> {
     let prompt = prompt(arguments, package)?;
@@ -118,26 +123,28 @@ fn prompt(arguments: &TraceArguments, package: &Package) -> Result<Vec<u32>, Fai
     Ok(package.tokenizer.encode(&arguments.prompt, true).map_err(Failure::new)?.ids)
 }
 
-/// The chosen parts of the kept tensors, in the order of the flags; all, where none was chosen.
-fn cut(selections: &[Selection], trace: &Trace, package: &Package) -> Result<Vec<Tensor>, Failure> {
+/// The chosen parts of the tensors that were kept, in the order of the flags; all, where none was
+/// chosen.
+fn cut(
+    selections: &[Selection],
+    kept: Vec<(TensorName, Tensor)>,
+    package: &Package,
+) -> Result<Vec<Tensor>, Failure> {
     if selections.is_empty() {
-        return Ok(trace.tensors.clone());
+        return Ok(kept.into_iter().map(|(_, tensor)| tensor).collect());
     }
     let mut tensors = Vec::new();
     for selection in selections {
-        let alias = |tensor: &Tensor| {
-            let mut steps = trace.steps.iter();
-            steps.any(|step| step.name == tensor.name && step.alias == selection.name)
-        };
-        let meant = |tensor: &&Tensor| tensor.name == selection.name || alias(tensor);
+        let meant = |name: &TensorName| selection.names(*name, package.config.architecture);
         let before = tensors.len();
-        for tensor in trace.tensors.iter().filter(meant) {
+        for (_, tensor) in kept.iter().filter(|(name, _)| meant(name)) {
             tensors.push(selection.of(tensor)?);
         }
         if tensors.len() == before {
             let (name, model) = (&selection.name, &package.name);
             let message = format!(
-                "{model} has no tensor {name:?}; refrain trace --json lists them under \"steps\""
+                "{model} has no tensor {name:?}; refrain trace --json lists them under \"steps\"; \
+                 those of --decode N have decode.0. to decode.N-1. before their names"
             );
             return Err(Failure::Failed(message));
         }

@@ -2,7 +2,7 @@
 
 use std::io::{Result, Write};
 
-use anstyle::Style;
+use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::screen::Screen;
@@ -11,6 +11,8 @@ use crate::screen::Screen;
 const DETAIL_COLUMN: usize = 15;
 /// Widest bar.
 const BAR_COLUMNS: usize = 32;
+/// Where the tokens end that have a score.
+const SCORED_COLUMN: usize = DETAIL_COLUMN + 5;
 
 pub(super) struct Paper<'a, W> {
     out: W,
@@ -27,45 +29,82 @@ impl<'a, W: Write> Paper<'a, W> {
         Self { out, screen, steps: 0, explain, explained: Vec::new() }
     }
 
+    /// Whether steps are explained.
+    pub(super) fn explains(&self) -> bool {
+        !self.explained.is_empty()
+    }
+
     /// A line of its own, in bold.
     pub(super) fn heading(&mut self, text: &str) -> Result<()> {
         let bold = Style::new().bold();
-        let text = self.screen.fit(text, self.screen.width);
-        writeln!(self.out, "{bold}{text}{bold:#}")
+        let indent = text.len() - text.trim_start().len();
+        for line in self.screen.wrap(text.trim_start(), self.screen.width - indent) {
+            writeln!(self.out, "{:indent$}{bold}{line}{bold:#}", "")?;
+        }
+        Ok(())
     }
 
     /// The next step: its number, its name, what it does, and the shape of its result.
     pub(super) fn step(&mut self, name: &str, detail: &str, shape: &str) -> Result<()> {
         self.steps += 1;
-        let shape = self.screen.text(shape);
-        let columns = self.columns().saturating_sub(shape.width() + usize::from(!shape.is_empty()));
-        let detail = self.screen.fit(detail, columns);
-        let gap = columns.saturating_sub(detail.width()) + usize::from(!shape.is_empty());
         let bold = Style::new().bold();
-        let line = format!("{:>2} {bold}{name:<11}{bold:#} {detail}", self.steps);
+        let title = format!("{:>2} {bold}{name:<11}{bold:#} ", self.steps);
+        let longer = name.width().saturating_sub(DETAIL_COLUMN - 4);
+        let shape = self.screen.text(shape);
+        let gap = usize::from(!shape.is_empty());
+        let columns = self.columns().saturating_sub(shape.width() + gap + longer);
+        let mut lines = self.screen.wrap(detail, columns).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let cyan = AnsiColor::Cyan.on_default();
         match shape.as_str() {
-            "" => writeln!(self.out, "{}", line.trim_end())?,
-            shape => writeln!(self.out, "{line}{:gap$}{shape}", "")?,
+            "" => writeln!(self.out, "{title}{first}")?,
+            shape => {
+                let gap = columns.saturating_sub(first.width()) + gap;
+                writeln!(self.out, "{title}{first}{:gap$}{cyan}{shape}{cyan:#}", "")?;
+            }
         }
+        lines.try_for_each(|line| self.line(&line))?;
         let explanation = (self.explain)(name);
         if explanation.is_empty() || self.explained.contains(&explanation) {
             return Ok(());
         }
         self.explained.push(explanation);
-        let lines = self.screen.wrap(explanation, self.columns());
-        lines.iter().try_for_each(|line| self.more(line))
+        self.more(explanation)
     }
 
     /// More about the step above.
     pub(super) fn more(&mut self, text: &str) -> Result<()> {
-        let text = self.screen.fit(text, self.columns());
-        writeln!(self.out, "{:DETAIL_COLUMN$}{text}", "")
+        let lines = self.screen.wrap(text, self.columns());
+        lines.iter().try_for_each(|line| self.line(line))
     }
 
-    /// As many of `items` as fit into a line, below the step above.
-    pub(super) fn list(&mut self, items: &[String]) -> Result<()> {
-        let text = self.screen.list(items, "  ", self.columns());
-        self.more(&text)
+    /// A line below the step above, which is not too long.
+    fn line(&mut self, line: &str) -> Result<()> {
+        writeln!(self.out, "{:DETAIL_COLUMN$}{line}", "")
+    }
+
+    /// `items` below the step above, in at most `most` lines.
+    pub(super) fn list(&mut self, items: &[String], most: usize) -> Result<()> {
+        let lines = self.screen.lines(items, "  ", self.columns(), most);
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// `items` in columns, with `label` before the first line of them.
+    pub(super) fn table(&mut self, label: &str, items: &[String]) -> Result<()> {
+        let label = self.screen.right(label, SCORED_COLUMN);
+        let columns = self.screen.width - SCORED_COLUMN - 1;
+        let lines = self.screen.lines(items, "  ", columns, usize::MAX);
+        for (index, line) in lines.iter().enumerate() {
+            let label = if index == 0 { label.as_str() } else { "" };
+            writeln!(self.out, "{label}{:gap$}{line}", "", gap = columns_left(label))?;
+        }
+        Ok(())
+    }
+
+    /// `text`, filled with spaces to `columns` where it is shorter.
+    pub(super) fn padded(&self, text: &str, columns: usize) -> String {
+        let text = self.screen.fit(text, columns);
+        format!("{text}{:pad$}", "", pad = columns.saturating_sub(text.width()))
     }
 
     /// The first numbers of a tensor, with a label where there is more than one tensor.
@@ -87,28 +126,44 @@ impl<'a, W: Write> Paper<'a, W> {
         writeln!(self.out, "{:DETAIL_COLUMN$}{dim}{text}{mark}{dim:#}", "")
     }
 
-    /// One position of an attention row: its token, score, weight, and a bar of the weight.
-    pub(super) fn weight(&mut self, token: &str, score: f32, weight: f32) -> Result<()> {
+    /// What the columns below are called.
+    pub(super) fn share_heading(&mut self, score: &str, share: &str) -> Result<()> {
+        let dim = Style::new().dimmed();
+        writeln!(self.out, "{dim}{:>SCORED_COLUMN$} {score:>9} {share:>7}{dim:#}", "")
+    }
+
+    /// A token, its score, its share of all, and a bar of that.
+    pub(super) fn share(&mut self, token: &str, score: f32, share: f32) -> Result<()> {
         let line = self.scored(token, score);
-        let line = format!("{line}  {weight:.4} ");
+        let line = format!("{line}  {share:.4} ");
         let columns = self.screen.width.saturating_sub(line.width()).min(BAR_COLUMNS);
-        writeln!(self.out, "{line}{}", self.screen.bar(weight, columns))
+        let bar = self.screen.bar(share, columns);
+        let green = AnsiColor::Green.on_default();
+        match bar.as_str() {
+            "" => writeln!(self.out, "{}", line.trim_end()),
+            bar => writeln!(self.out, "{line}{green}{bar}{green:#}"),
+        }
     }
 
     /// One position of an attention row that the mask hides.
     pub(super) fn hidden(&mut self, token: &str, score: f32) -> Result<()> {
-        let line = self.scored(token, score) + &self.screen.text("  −∞ by the mask: weight 0");
+        let line = self.scored(token, score) + &self.screen.text("  hidden by the mask: weight 0");
         writeln!(self.out, "{}", self.screen.fit(&line, self.screen.width))
     }
 
     fn scored(&self, token: &str, score: f32) -> String {
-        let token = self.screen.right(token, DETAIL_COLUMN + 5);
+        let token = self.screen.right(token, SCORED_COLUMN);
         format!("{token} {:>9}", number_text(score))
     }
 
     fn columns(&self) -> usize {
         self.screen.width.saturating_sub(DETAIL_COLUMN)
     }
+}
+
+/// What is left between a label, or none, and what stands behind labels.
+fn columns_left(label: &str) -> usize {
+    (SCORED_COLUMN + 1).saturating_sub(label.width())
 }
 
 /// A number in eight characters at most, as exactly as they allow.

@@ -1,7 +1,6 @@
 //! `NAME[SLICE]`: which part of which tensor.
 
-use engine::TapPoint;
-use engine::trace::Tensor;
+use engine::trace::{Tensor, TensorName};
 use package::Architecture;
 
 use crate::failure::Failure;
@@ -41,9 +40,9 @@ impl Selection {
         }
     }
 
-    /// Whether the tensor at `point` is meant.
-    pub(super) fn names(&self, point: TapPoint, architecture: Architecture) -> bool {
-        self.name == point.to_string() || self.name == point.alias(architecture)
+    /// Whether the tensor called `name` is meant.
+    pub(super) fn names(&self, name: TensorName, architecture: Architecture) -> bool {
+        self.name == name.to_string() || self.name == name.alias(architecture)
     }
 
     /// The part of `tensor` that is meant.

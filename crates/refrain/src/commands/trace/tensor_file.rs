@@ -54,8 +54,18 @@ impl<'a> Document<'a> {
     }
 }
 
+/// What tensors are of; a `.safetensors` file says it under `refrain.trace`.
+#[derive(Default, Serialize)]
+pub(super) struct Origin<'a> {
+    pub(super) model: &'a str,
+    /// The prompt's token ids.
+    pub(super) tokens: Vec<u32>,
+    /// Those of the decode steps.
+    pub(super) decoded: Vec<u32>,
+}
+
 /// Writes `tensors` to `path`, in the format of its name.
-pub(super) fn save(path: &Path, tensors: &[Tensor]) -> Result<(), Failure> {
+pub(super) fn save(path: &Path, tensors: &[Tensor], origin: &Origin) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::Failed(format!("cannot write {}: {error}", path.display()))
     };
@@ -65,7 +75,10 @@ pub(super) fn save(path: &Path, tensors: &[Tensor]) -> Result<(), Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     match (Format::of(path)?, tensors) {
-        (Format::SafeTensors, _) => save_safetensors(path, tensors).map_err(|error| failed(&error)),
+        (Format::SafeTensors, _) => {
+            let origin = serde_json::to_string(origin).map_err(|error| failed(&error))?;
+            save_safetensors(path, tensors, origin).map_err(|error| failed(&error))
+        }
         (Format::Json, _) => save_json(path, tensors).map_err(|error| failed(&error)),
         (Format::Npy, [one]) => npy::save(path, one).map_err(|error| failed(&error)),
         (Format::Npy, _) => {
@@ -82,14 +95,20 @@ fn save_json(path: &Path, tensors: &[Tensor]) -> std::io::Result<()> {
     file.flush()
 }
 
-fn save_safetensors(path: &Path, tensors: &[Tensor]) -> Result<(), safetensors::SafeTensorError> {
+fn save_safetensors(
+    path: &Path,
+    tensors: &[Tensor],
+    origin: String,
+) -> Result<(), safetensors::SafeTensorError> {
     let bytes: Vec<Vec<u8>> = tensors.iter().map(|tensor| little_endian(&tensor.values)).collect();
     let mut views = Vec::with_capacity(tensors.len());
     for (tensor, bytes) in tensors.iter().zip(&bytes) {
         let view = TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?;
         views.push((tensor.name.as_str(), view));
     }
-    safetensors::serialize_to_file(views, None, path)
+    // One entry, since the order of several would differ from file to file.
+    let origin = [("refrain.trace".to_owned(), origin)];
+    safetensors::serialize_to_file(views, Some(origin.into()), path)
 }
 
 pub(super) fn little_endian(values: &[f32]) -> Vec<u8> {
@@ -187,7 +206,7 @@ mod tests {
             let tensor = Tensor { name: "blocks.0.hook_z".to_owned(), shape, values };
             for name in ["a.safetensors", "a.npy", "a.json"] {
                 let path = folder.path().join(name);
-                save(&path, std::slice::from_ref(&tensor)).unwrap();
+                save(&path, std::slice::from_ref(&tensor), &Origin::default()).unwrap();
                 let read = read(&path, "blocks.0.hook_z").unwrap().tensors;
                 prop_assert_eq!(read.len(), 1);
                 prop_assert_eq!((&read[0].name, &read[0].shape), (&tensor.name, &tensor.shape));
@@ -214,9 +233,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let other = Tensor { name: "y".to_owned(), ..tensor.clone() };
         let twice = [tensor.clone(), tensor.clone()];
-        assert!(matches!(save(&folder.path().join("a.json"), &twice), Err(Failure::Usage(_))));
-        let two = [tensor, other];
-        assert!(matches!(save(&folder.path().join("a.npy"), &two), Err(Failure::Usage(_))));
+        let save = |name: &str, tensors: &[Tensor]| {
+            save(&folder.path().join(name), tensors, &Origin::default())
+        };
+        assert!(matches!(save("a.json", &twice), Err(Failure::Usage(_))));
+        assert!(matches!(save("a.npy", &[tensor, other]), Err(Failure::Usage(_))));
         assert!(matches!(Format::of(Path::new("a.npz")), Err(Failure::Usage(_))));
         assert!(matches!(Format::of(Path::new("safetensors")), Err(Failure::Usage(_))));
     }

@@ -7,10 +7,14 @@ use package::Package;
 
 use super::layer::{Layer, norm_text};
 use super::paper::{Paper, shape_text};
-use crate::bytes;
 use crate::explain::{Kind, Language};
 use crate::quoted::quoted;
 use crate::screen::Screen;
+
+/// Most lines of the list of tokens.
+const TOKEN_LINES_MAX: usize = 8;
+/// Columns of a candidate in the table of all rows.
+const CANDIDATE_COLUMNS: usize = 8;
 
 /// Draws `trace` on stdout; with `rows`, also what every row predicts; with a language, also what
 /// each step is for.
@@ -47,7 +51,7 @@ impl Walk<'_> {
         let model = &self.trace.model;
         let architecture = self.package.config.architecture.name();
         paper.heading(&format!(
-            "{}  {architecture}: {} × {} heads of {}, hidden {}, vocab {}",
+            "{}  {architecture}: {} layers, {} heads of {}, hidden {}, vocab {}",
             model.name, model.layers, model.heads, model.head_dim, model.hidden, model.vocab
         ))
     }
@@ -74,9 +78,9 @@ impl Walk<'_> {
         let shape = shape_text(&[1, tokens.len()]);
         paper.step("tokens", "the model sees the ids, not the text", &shape)?;
         let shown = |token: &engine::trace::Token| format!("{} {}", quoted(&token.bytes), token.id);
-        paper.list(&tokens.iter().map(shown).collect::<Vec<_>>())?;
+        paper.list(&tokens.iter().map(shown).collect::<Vec<_>>(), TOKEN_LINES_MAX)?;
         let first = &tokens[0];
-        let detail = format!("row {} for {}; its first numbers:", first.id, quoted(&first.bytes));
+        let detail = format!("row {}, for {}", first.id, quoted(&first.bytes));
         self.plain(paper, "embedding", &detail, "hook_embed")?;
         if self.package.config.rope.is_none() {
             let detail = format!("rows 0 to {} of the position table", tokens.len() - 1);
@@ -84,7 +88,7 @@ impl Walk<'_> {
             let detail = "embedding + position, number by number";
             self.plain(paper, "input", detail, "blocks.0.hook_resid_pre")?;
         } else {
-            let detail = "no table: rope turns q and k inside every layer";
+            let detail = "no table: rope turns q and k in each layer";
             paper.step("position", detail, "")?;
         }
         let (layer, layers) = (self.trace.attention.layer, self.trace.model.layers);
@@ -115,18 +119,13 @@ impl Walk<'_> {
         let detail = format!("a score for each id, by {head}");
         self.plain(paper, "logits", &detail, "logits")?;
         let Some(best) = trace.next.first() else { return Ok(()) };
-        let detail = format!("the last row; greedy takes {} {}", best.id, self.token(best));
+        let detail = format!("softmax of the last row; greedy: {} {}", best.id, self.token(best));
         paper.step("next", &detail, &format!("({},)", config.vocab))?;
-        for candidate in &trace.next {
-            paper.more(&format!(
-                "{:>6} {:<14} p={:.4}  logit {:.4}",
-                candidate.id,
-                self.token(candidate),
-                candidate.probability,
-                candidate.logit
-            ))?;
-        }
-        Ok(())
+        paper.share_heading("logit", "p")?;
+        trace.next.iter().try_for_each(|candidate| {
+            let token = format!("{} {}", candidate.id, self.token(candidate));
+            paper.share(&token, candidate.logit, candidate.probability)
+        })
     }
 
     /// What every row predicts.
@@ -134,11 +133,12 @@ impl Walk<'_> {
         let shape = shape_text(&[1, self.trace.tokens.len(), self.trace.model.vocab]);
         paper.step("every row", "row i predicts token i + 1", &shape)?;
         for (row, token) in self.trace.rows.iter().zip(&self.trace.tokens) {
-            let mut items = vec![format!("{:>4} {} →", row.position, quoted(&token.bytes))];
-            items.extend(row.next.iter().map(|candidate| {
-                format!("{} {:.4}", self.token(candidate), candidate.probability)
-            }));
-            paper.list(&items)?;
+            let cell = |candidate: &Candidate| {
+                let token = paper.padded(&self.token(candidate), CANDIDATE_COLUMNS);
+                format!("{token} {:.4}", candidate.probability)
+            };
+            let cells: Vec<String> = row.next.iter().map(cell).collect();
+            paper.table(&format!("{} {}", row.position, quoted(&token.bytes)), &cells)?;
         }
         Ok(())
     }
@@ -153,34 +153,35 @@ impl Walk<'_> {
         let (layers, shape) = (kv.layers, shape_text(&kv.k_shape));
         let detail = "K and V of each layer, kept; q is not";
         paper.step("KV cache", detail, &format!("{layers} × 2 × {shape}"))?;
-        let (all, each) = (kv.bytes, bytes::show(kv.bytes_per_token as u64));
-        paper.more(&format!("{all} bytes, {each} a token"))?;
-        for step in &self.trace.decode {
-            self.decode(paper, step)?;
-        }
-        paper.step("prompt cache", "", "")?;
-        paper.more("a server keeps these for other requests: one that begins with")?;
-        paper.more("the same ids reuses their K and V, and computes what follows")
+        let [_, heads, tokens, width] = kv.k_shape;
+        let each = kv.bytes_per_token / (2 * layers * heads * width);
+        paper.more(&format!(
+            "{} B = {tokens} tokens × {layers} layers × 2 × {heads} × {width} numbers × {each} B",
+            kv.bytes
+        ))?;
+        self.trace.decode.iter().try_for_each(|step| self.decode(paper, step))?;
+        paper.step("prompt cache", "those K and V, kept by a server for later requests", "")?;
+        let reused = tokens - 1;
+        paper.more(&format!(
+            "the same prompt again: {reused} of {tokens} reused, the last computed"
+        ))?;
+        paper.more("another with the same cache_salt: reused to the first other id")
     }
 
     fn decode<W: Write>(&self, paper: &mut Paper<'_, W>, step: &DecodeStep) -> Result<()> {
         let (length, token) = (step.cache_len, quoted(&step.token.bytes));
-        let detail = format!(
-            "{token} {} in, KV cache {} → {length}",
-            shape_text(&step.input_shape),
-            length - 1
-        );
+        let input = shape_text(&step.input_shape);
+        let detail = format!("{token} in, {input}; KV cache {} → {length}", length - 1);
         paper.step("decode", &detail, &shape_text(&step.logits_shape))?;
+        let [q, k, weights] =
+            [&step.new_q_shape, &step.new_k_shape, &step.attention_shape].map(|s| shape_text(s));
+        paper.more(&format!("new q {q}; k, v {k}; weights {weights}"))?;
         let (done, without) = (step.layer_evaluations, step.layer_evaluations_without_cache);
-        paper.more(&format!(
-            "weights {}; {done} layer passes, {} saved by the cache",
-            shape_text(&step.attention_shape),
-            without.saturating_sub(done)
-        ))?;
+        paper.more(&format!("token-layer evaluations: {done}; without the cache {without}"))?;
         let next = step
             .next
             .iter()
             .map(|candidate| format!("{} {:.4}", self.token(candidate), candidate.probability));
-        paper.list(&[vec!["then".to_owned()], next.collect()].concat())
+        paper.list(&[vec!["then".to_owned()], next.collect()].concat(), 1)
     }
 }
