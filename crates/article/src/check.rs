@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
+use engine::Fault;
 use package::{Architecture, Config, Package, Tokenizer};
 
+use crate::broken::{BROKEN, judge};
 use crate::error::ArticleError;
 use crate::live::Live;
+use crate::real;
 use crate::report::{ArticleReport, Outcome, RowReport, SectionTitle, Totals};
 use crate::row::{Check, Need, Row};
 use crate::rows::{SECTIONS, Section};
 use crate::subject::Subject;
 use crate::tally::{Seen, Stop, Tally};
 
-const NO_REAL_WEIGHTS: &str =
-    "needs DistilGPT-2's real weights: name their folder with --distilgpt2";
+const NO_REAL_WEIGHTS: &str = "needs DistilGPT-2's real weights: --distilgpt2 FOLDER";
 
 /// What else is there than the model.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +26,8 @@ pub struct ArticleOptions {
     pub threads: Option<usize>,
 }
 
-/// Checks all rows on `package`; `progress` is told what is being worked on.
+/// Checks all rows on `package`, and what is checked of the model also on broken engines;
+/// `progress` is told what is being worked on.
 ///
 /// # Errors
 /// A model that cannot be loaded or served; whatever the rows find is in the report.
@@ -34,7 +37,27 @@ pub fn check_article(
     progress: &mut dyn FnMut(&str),
 ) -> Result<ArticleReport, ArticleError> {
     progress("the package, and what the model computes");
-    let mut rows = model_rows(package, options)?;
+    let mut subject = Subject::load(package, options.threads)?;
+    let mut real = match &options.real {
+        Some(real) => Real::Other(Box::new(Subject::load(real, options.threads)?)),
+        None if real::is_meant_to_be(package) => Real::TheModel,
+        None => Real::Absent,
+    };
+    let mut rows = Vec::new();
+    for (section, row) in rows_in_order() {
+        let mut tally = Tally::default();
+        if let Some(seen) = look(section, row, &mut subject, &mut real, &mut tally) {
+            rows.push(report(section, row, seen, &tally));
+        }
+    }
+    drop(real);
+    let mut self_tests = Vec::new();
+    for broken in &BROKEN {
+        progress(&format!("a broken engine: {}", broken.name));
+        let on_broken = on_broken(&mut subject, broken.fault);
+        self_tests.push(judge(broken, &package.config, &rows, &on_broken));
+    }
+    drop(subject);
     progress("a server on the model");
     rows.extend(live_rows(package)?);
     rows.sort_by_key(|row| row.row);
@@ -44,47 +67,68 @@ pub fn check_article(
         schema: "refrain.article/1",
         model: package.name.clone(),
         sections: SECTIONS.iter().map(title).collect(),
-        passed: totals.not_ok == 0,
+        passed: totals.not_ok == 0 && self_tests.iter().all(|test| test.caught),
         rows,
         totals,
+        self_tests,
     })
 }
 
-/// All rows but those that need a server.
-fn model_rows(
-    package: &Arc<Package>,
-    options: &ArticleOptions,
-) -> Result<Vec<RowReport>, ArticleError> {
-    let mut subject = Subject::load(package, options.threads)?;
-    let real = options.real.as_ref().map(|real| Subject::load(real, options.threads));
-    let mut real = real.transpose()?;
-    let mut reports = Vec::new();
-    for (section, row) in rows() {
-        let mut tally = Tally::default();
-        let seen = match row.check {
-            Check::Live(_) => continue,
-            Check::Read => {
-                Err(Stop::not_run(format!("to be read in docs/article.md, \"{}\"", section.title)))
-            }
-            Check::Real(check) => match real.as_mut() {
-                Some(real) => check(real, &mut tally),
-                None => Err(Stop::not_run(NO_REAL_WEIGHTS)),
-            },
-            Check::Package(check) => suits(row, package).and_then(|()| check(package, &mut tally)),
-            Check::Model(check) => {
-                suits(row, package).and_then(|()| check(&mut subject, &mut tally))
-            }
-        };
-        reports.push(report(section, row, seen, &tally));
+/// Where DistilGPT-2's real weights are.
+enum Real {
+    Absent,
+    /// They are the model's that everything else is checked on.
+    TheModel,
+    Other(Box<Subject>),
+}
+
+/// What a row sees; `None` for those that need a server.
+fn look(
+    section: &Section,
+    row: &Row,
+    subject: &mut Subject,
+    real: &mut Real,
+    tally: &mut Tally,
+) -> Option<Seen> {
+    let not_run = |reason: String| Some(Err(Stop::not_run(reason)));
+    match row.check {
+        Check::Live(_) => None,
+        Check::Read => not_run(format!("to be read in docs/article.md, \"{}\"", section.title)),
+        Check::Real(check) => match real {
+            Real::Other(real) => Some(check(real, tally)),
+            Real::TheModel => Some(check(subject, tally)),
+            Real::Absent => not_run(NO_REAL_WEIGHTS.to_owned()),
+        },
+        Check::Package(check) => {
+            let package = subject.package.clone();
+            Some(suits(row, &package).and_then(|()| check(&package, tally)))
+        }
+        Check::Model(check) | Check::Drawn(check) => {
+            let package = subject.package.clone();
+            Some(suits(row, &package).and_then(|()| check(subject, tally)))
+        }
     }
-    Ok(reports)
+}
+
+/// The rows about what the model computes, with a deliberate error in it.
+fn on_broken(subject: &mut Subject, fault: Fault) -> Vec<RowReport> {
+    subject.set_fault(Some(fault));
+    let mut rows = Vec::new();
+    for (section, row) in rows_in_order() {
+        let Check::Model(check) = row.check else { continue };
+        let mut tally = Tally::default();
+        let seen = suits(row, &subject.package).and_then(|()| check(subject, &mut tally));
+        rows.push(report(section, row, seen, &tally));
+    }
+    subject.set_fault(None);
+    rows
 }
 
 /// The rows that need a server.
 fn live_rows(package: &Arc<Package>) -> Result<Vec<RowReport>, ArticleError> {
     let mut live = Live::start(package)?;
     let mut reports = Vec::new();
-    for (section, row) in rows() {
+    for (section, row) in rows_in_order() {
         let Check::Live(check) = row.check else { continue };
         let mut tally = Tally::default();
         let seen = check(&mut live, &mut tally);
@@ -93,7 +137,7 @@ fn live_rows(package: &Arc<Package>) -> Result<Vec<RowReport>, ArticleError> {
     Ok(reports)
 }
 
-fn rows() -> impl Iterator<Item = (&'static Section, &'static Row)> {
+fn rows_in_order() -> impl Iterator<Item = (&'static Section, &'static Row)> {
     SECTIONS.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)))
 }
 

@@ -24,6 +24,6 @@ impl Live {
 }
 
 /// For rows whose check is still to come.
-pub(crate) fn later(_live: &mut Live, _tally: &mut Tally) -> Seen {
-    Err(Stop::not_run("no server is asked yet"))
+pub(crate) fn later(live: &mut Live, _tally: &mut Tally) -> Seen {
+    Err(Stop::not_run(format!("no server on {} is asked yet", live.package.name)))
 }

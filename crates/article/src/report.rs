@@ -17,7 +17,9 @@ pub struct ArticleReport {
     pub rows: Vec<RowReport>,
     /// How many rows ended how.
     pub totals: Totals,
-    /// Whether no row is `not ok`.
+    /// What the rows noticed on deliberately broken engines.
+    pub self_tests: Vec<SelfTest>,
+    /// Whether no row is `not ok`, and each broken engine was noticed.
     pub passed: bool,
 }
 
@@ -71,6 +73,21 @@ pub enum Outcome {
         /// Why.
         reason: String,
     },
+}
+
+/// What became of the rows on a broken engine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SelfTest {
+    /// What was broken.
+    pub fault: &'static str,
+    /// Rows that turned to `not ok`.
+    pub turned: Vec<u16>,
+    /// Rows that should have turned and did not.
+    pub missed: Vec<u16>,
+    /// Rows that turned and should not have.
+    pub unexpected: Vec<u16>,
+    /// Whether the rows noticed as they should.
+    pub caught: bool,
 }
 
 /// Numbers of rows.

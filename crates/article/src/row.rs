@@ -1,5 +1,7 @@
 //! What a row of the checklist is.
 
+use std::sync::Arc;
+
 use package::Package;
 use serde::Serialize;
 
@@ -67,9 +69,11 @@ pub(crate) enum Check {
     /// By who reads the documents.
     Read,
     /// By what is in the package.
-    Package(fn(&Package, &mut Tally) -> Seen),
+    Package(fn(&Arc<Package>, &mut Tally) -> Seen),
     /// By what the model computes; checked again on each broken engine.
     Model(fn(&mut Subject, &mut Tally) -> Seen),
+    /// By what is drawn from what the model computes; a broken engine changes nothing in that.
+    Drawn(fn(&mut Subject, &mut Tally) -> Seen),
     /// By what DistilGPT-2 computes with its real weights.
     Real(fn(&mut Subject, &mut Tally) -> Seen),
     /// By what a server on the model answers.

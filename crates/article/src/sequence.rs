@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use engine::{Batch, ForwardError, Model, Site, TapPoint, Taps};
-use kernels::{KvError, KvStore, PAGE_TOKENS, PageId, RowPlace};
+use kernels::{KvError, KvStore, PAGE_TOKENS, PageId, RowPlace, Strided, Team, store_kv};
 
+use crate::oracle::{Rows, wide};
 use crate::tally::Stop;
 
 /// A tensor that a tap showed; its shape is without the batch.
@@ -32,6 +33,11 @@ impl Tensor {
         self.values.get(row * width..(row + 1) * width).unwrap_or_default()
     }
 
+    /// All entries of the first axis in double precision.
+    pub(crate) fn rows(&self) -> Rows {
+        self.values.chunks_exact(self.width().max(1)).map(wide).collect()
+    }
+
     /// The vector at two indices of a tensor of three axes.
     pub(crate) fn at(&self, first: usize, second: usize) -> &[f32] {
         let width = self.shape.last().copied().unwrap_or(0);
@@ -50,14 +56,42 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// The tensor at a place of one layer, if it was shown.
-    pub(crate) fn layer(&self, layer: usize, site: Site) -> Option<&Tensor> {
-        self.taps.get(&TapPoint { layer: Some(layer), site })
+    /// The tensor at a place of one layer, which the engine must have shown.
+    pub(crate) fn at(&self, layer: usize, site: Site) -> Result<&Tensor, Stop> {
+        self.find(TapPoint { layer: Some(layer), site })
     }
 
-    /// The tensor at a place outside the layers, if it was shown.
-    pub(crate) fn model(&self, site: Site) -> Option<&Tensor> {
-        self.taps.get(&TapPoint::from(site))
+    /// The tensor at a place outside the layers, which the engine must have shown.
+    pub(crate) fn of(&self, site: Site) -> Result<&Tensor, Stop> {
+        self.find(TapPoint::from(site))
+    }
+
+    fn find(&self, point: TapPoint) -> Result<&Tensor, Stop> {
+        let found = self.taps.get(&point);
+        found.ok_or_else(|| Stop::failed(point, "the engine did not show this tensor"))
+    }
+
+    /// Whether the engine showed a tensor at a place of one layer.
+    pub(crate) fn has(&self, layer: usize, site: Site) -> bool {
+        self.taps.contains_key(&TapPoint { layer: Some(layer), site })
+    }
+
+    /// Queries as they meet the keys: rotated, where the model does so.
+    pub(crate) fn met_queries(&self, layer: usize) -> Result<&Tensor, Stop> {
+        let rotated = self.has(layer, Site::RotatedQuery);
+        self.at(layer, if rotated { Site::RotatedQuery } else { Site::Query })
+    }
+
+    /// Keys as they are met.
+    pub(crate) fn met_keys(&self, layer: usize) -> Result<&Tensor, Stop> {
+        let rotated = self.has(layer, Site::RotatedKey);
+        self.at(layer, if rotated { Site::RotatedKey } else { Site::Key })
+    }
+
+    /// The sites of one layer, in the order in which they were shown.
+    pub(crate) fn sites(&self, layer: usize) -> Vec<Site> {
+        let of_layer = self.order.iter().filter(|point| point.layer == Some(layer));
+        of_layer.map(|point| point.site).collect()
     }
 }
 
@@ -70,11 +104,6 @@ impl Taps for Pass {
         self.order.push(point);
         self.taps.insert(point, Tensor { shape: shape.to_vec(), values: values.to_vec() });
     }
-}
-
-/// The tensor, which the engine must have shown.
-pub(crate) fn shown<'a>(tensor: Option<&'a Tensor>, what: &str) -> Result<&'a Tensor, Stop> {
-    tensor.ok_or_else(|| Stop::failed(what, "the engine did not show this tensor"))
 }
 
 /// Why a sequence could not go on.
@@ -131,6 +160,34 @@ impl Sequence {
         let batch = Batch { tokens, places: &places, logit_rows };
         self.length += tokens.len();
         Ok(model.forward(&mut self.store, &batch, taps)?.to_vec())
+    }
+
+    /// Doubles the values of layer 0 in the cache.
+    pub(crate) fn double_values(&mut self, team: &Team) -> Result<(), SequenceError> {
+        let geometry = self.store.geometry();
+        for position in 0..self.length {
+            let (page, slot) = (self.pages[position / PAGE_TOKENS], position % PAGE_TOKENS);
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
+            for head in 0..geometry.kv_heads {
+                let (key, value) = self.store.read(page, 0, head, slot);
+                keys.extend(key);
+                values.extend(value.iter().map(|number| 2.0 * number));
+            }
+            let row = |data| Strided { data, stride: values.len(), offset: 0 };
+            let place = RowPlace { pages: &self.pages, position };
+            store_kv(team, &mut self.store, 0, row(&keys), row(&values), &[place])?;
+        }
+        Ok(())
+    }
+
+    /// How many numbers other than zero the cache's memory holds.
+    pub(crate) fn written_numbers(&self) -> usize {
+        let size = self.store.geometry().kv_type.bytes();
+        let written = |page: &PageId| {
+            let numbers = self.store.page_bytes(*page).chunks_exact(size);
+            numbers.filter(|number| number.iter().any(|byte| *byte != 0)).count()
+        };
+        self.pages.iter().map(written).sum()
     }
 
     /// What the KV cache holds, whatever was asked to be written there.

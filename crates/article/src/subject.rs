@@ -1,16 +1,19 @@
 //! The model that the rows look at, and the runs of it that they share.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use engine::Model;
-use kernels::Team;
+use engine::trace::{Candidate, Trace};
+use engine::{Fault, Model, NoTaps};
+use kernels::{KvType, Team};
 use package::Package;
 
 use crate::error::ArticleError;
+use crate::oracle::{Oracle, wide};
 use crate::sequence::{Kv, Pass, Sequence};
-use crate::tally::Stop;
+use crate::tally::{Stop, Tally};
 
 /// The article's prompt.
 pub(crate) const PROMPT: &str = "The cat sat on";
@@ -24,6 +27,7 @@ pub(crate) struct Subject {
     pub(crate) prompt: Vec<u32>,
     passes: HashMap<Vec<u32>, Rc<Pass>>,
     story: Option<Rc<Story>>,
+    trace: Option<Rc<Trace>>,
 }
 
 /// The prompt's prefill and the steps after it, in one sequence.
@@ -55,7 +59,14 @@ impl Subject {
         let team = Arc::new(Team::new(threads.unwrap_or(cores))?);
         let model = Model::load(package, team, package.config.context, &|_, _| {})?;
         let (package, passes) = (package.clone(), HashMap::new());
-        Ok(Subject { package, model, prompt, passes, story: None })
+        Ok(Subject { package, model, prompt, passes, story: None, trace: None })
+    }
+
+    /// Brings a deliberate error into the model, or takes it out.
+    pub(crate) fn set_fault(&mut self, fault: Option<Fault>) {
+        self.model.set_fault(fault);
+        self.passes.clear();
+        (self.story, self.trace) = (None, None);
     }
 
     /// A prefill of `tokens`, in a sequence of its own; computed once.
@@ -110,17 +121,89 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// What `refrain trace` shows of the prompt and one step after it; computed once.
+    pub(crate) fn trace(&mut self) -> Result<Rc<Trace>, Stop> {
+        if let Some(trace) = &self.trace {
+            return Ok(trace.clone());
+        }
+        let trace = Rc::new(self.traced(5, 1)?);
+        self.trace = Some(trace.clone());
+        Ok(trace)
+    }
+
+    fn traced(&mut self, top: usize, decode: usize) -> Result<Trace, Stop> {
+        let keep = &|_| false;
+        let options = engine::trace::Options { layer: 0, head: 0, query: -1, decode, top, keep };
+        engine::trace::trace(&mut self.model, &self.package, &self.prompt, &options)
+            .map_err(|error| Stop::failed("a trace", error))
+    }
+
+    /// All tokens that could come after the prompt.
+    pub(crate) fn all_candidates(&mut self) -> Result<Vec<Candidate>, Stop> {
+        Ok(self.traced(self.package.config.vocab, 0)?.next)
+    }
+
+    /// The logits of the prompt's last row, where no other was asked for.
+    pub(crate) fn last_row_alone(&mut self) -> Result<Vec<f32>, Stop> {
+        let failed = |error| Stop::failed("a prefill", error);
+        let mut sequence = Sequence::new(&self.model, self.prompt.len()).map_err(failed)?;
+        let last = [self.prompt.len() - 1];
+        sequence.run(&mut self.model, &self.prompt, &last, &mut NoTaps).map_err(failed)
+    }
+
+    /// The step after the prompt twice: as it is, and with the values of layer 0 doubled in the
+    /// cache before.
+    pub(crate) fn with_other_values(&mut self) -> Result<[Pass; 2], Stop> {
+        let failed = |error| Stop::failed("a step", error);
+        let capacity = self.prompt.len() + 1;
+        let mut step = |doubled: bool| {
+            let mut sequence = Sequence::new(&self.model, capacity)?;
+            sequence.step(&mut self.model, &self.prompt)?;
+            if doubled {
+                sequence.double_values(self.model.team())?;
+            }
+            sequence.step(&mut self.model, &self.prompt[..1])
+        };
+        Ok([step(false).map_err(failed)?, step(true).map_err(failed)?])
+    }
+
+    /// How many numbers other than zero the cache's memory holds after the prompt.
+    pub(crate) fn written_numbers(&mut self) -> Result<usize, Stop> {
+        let failed = |error| Stop::failed("a prefill", error);
+        let mut sequence = Sequence::new(&self.model, self.prompt.len()).map_err(failed)?;
+        sequence.step(&mut self.model, &self.prompt).map_err(failed)?;
+        Ok(sequence.written_numbers())
+    }
+
+    /// A token that is another than `id`.
+    pub(crate) fn other_than(&self, id: u32) -> u32 {
+        (id + 1) % self.package.config.vocab as u32
+    }
+
+    /// How far what reads K and V from the cache may be from the exact result.
+    pub(crate) fn kv_bound(&self) -> f64 {
+        Oracle::kv_bound(self.model.kv_geometry().kv_type.bytes())
+    }
+
+    /// What is kept in the cache must be what was computed, rounded if the cache rounds.
+    pub(crate) fn kept(
+        &self,
+        tally: &mut Tally,
+        what: impl Display,
+        computed: &[f32],
+        kept: &[f32],
+    ) -> Result<(), Stop> {
+        match self.model.kv_geometry().kv_type {
+            KvType::F32 => tally.same_bits(what, computed, kept),
+            KvType::F16 => tally.close(what, &wide(computed), kept, 1e-3),
+        }
+    }
+}
+
 /// The greatest logit's id in the last row; the lowest of equals.
 pub(crate) fn likeliest(logits: &[f32], vocab: usize) -> u32 {
     let last = &logits[logits.len().saturating_sub(vocab)..];
     let better = |best: usize, id: usize| if last[id] > last[best] { id } else { best };
     (0..last.len()).fold(0, better) as u32
-}
-
-/// For rows whose check is still to come.
-pub(crate) fn unwritten(
-    _package: &Package,
-    _tally: &mut crate::tally::Tally,
-) -> crate::tally::Seen {
-    Err(Stop::not_run("not checked yet"))
 }

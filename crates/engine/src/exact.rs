@@ -12,7 +12,8 @@ use package::Package;
 use serde::Serialize;
 
 use crate::exact_run::{self, ANSWER_TOKENS, Condition, Difference, Observed, Prompt};
-use crate::model::{Fault, Model};
+use crate::fault::Fault;
+use crate::model::Model;
 use crate::options::{EngineOptions, StartError};
 
 /// Lengths around a page, a tile and a segment, and one over a thousand.

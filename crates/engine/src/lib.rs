@@ -36,6 +36,7 @@ mod error;
 mod exact;
 mod exact_run;
 mod fast;
+mod fault;
 mod kv_memory;
 mod kv_pool;
 mod machine;
@@ -61,6 +62,8 @@ pub use engine::Engine;
 pub use error::{ForwardError, LoadError};
 pub use exact::{Cell, ExactOptions, ExactReport, LENGTHS, Outcome, SelfTest, check_exact};
 pub use exact_run::Difference;
+#[doc(hidden)]
+pub use fault::Fault;
 pub use machine::Machine;
 pub use memory_need::MemoryNeed;
 pub use model::{Batch, Model};

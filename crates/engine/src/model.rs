@@ -7,8 +7,9 @@ use package::{Config, Package, Rope, RopeScaling};
 
 use crate::architecture::Transformer;
 use crate::error::{ForwardError, LoadError};
-use crate::fast::{FastOps, MatMul, PackLoad, Packed, Scratch};
-use crate::rows::Rows;
+use crate::fast::{FastOps, Faulty, MatMul, PackLoad, Packed, Scratch, bend};
+use crate::fault::Fault;
+use crate::rows::{Heads, Rows};
 use crate::taps::Taps;
 
 /// Raised by every change that can change a bit of K, V or logits, so that K/V which an older
@@ -28,14 +29,6 @@ pub struct Batch<'a> {
     pub logit_rows: &'a [usize],
 }
 
-/// A deliberate error, by which the tests of exactness are tested.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// Sums of a matmul depend on how many rows a step has.
-    BatchDependent,
-}
-
 /// A model with its weights packed for the kernels.
 pub struct Model {
     config: Config,
@@ -46,6 +39,7 @@ pub struct Model {
     scratch: Scratch,
     logits: Rows,
     matmul: MatMul,
+    fault: Option<Fault>,
 }
 
 impl Model {
@@ -71,15 +65,16 @@ impl Model {
         let kv_type = suitable_kv_type(load.rounded());
         let (scratch, logits) = (Scratch::default(), Rows::default());
         let matmul = kernels::matmul;
-        Ok(Model { config, team, transformer, rope, kv_type, scratch, logits, matmul })
+        let fault = None;
+        Ok(Model { config, team, transformer, rope, kv_type, scratch, logits, matmul, fault })
     }
 
     /// Brings a deliberate error in, or takes it out.
     #[doc(hidden)]
     pub fn set_fault(&mut self, fault: Option<Fault>) {
-        self.matmul = match fault {
-            Some(Fault::BatchDependent) => kernels::matmul_batch_dependent,
-            None => kernels::matmul,
+        (self.matmul, self.fault) = match fault {
+            Some(Fault::BatchDependent) => (kernels::matmul_batch_dependent as MatMul, None),
+            fault => (kernels::matmul as MatMul, fault),
         };
     }
 
@@ -138,6 +133,7 @@ impl Model {
         ForwardError::check(&self.config, batch.tokens, positions.clone(), batch.logit_rows)?;
         self.scratch.positions.clear();
         self.scratch.positions.extend(positions);
+        let bent = bend(self.fault, batch.places, self.config.context);
         let mut ops = FastOps {
             team: &self.team,
             kv,
@@ -152,7 +148,14 @@ impl Model {
             narrowed: None,
             error: None,
         };
-        let logits = self.transformer.forward(&mut ops);
+        let logits = match self.fault {
+            None => self.transformer.forward(&mut ops),
+            Some(fault) => {
+                let (heads, context) = (Heads::of(&self.config), self.config.context);
+                let mut faulty = Faulty::new(&mut ops, fault, &bent, heads, context);
+                self.transformer.forward(&mut faulty)
+            }
+        };
         let error = ops.error.take();
         self.logits = logits;
         match error {

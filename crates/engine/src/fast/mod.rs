@@ -1,5 +1,6 @@
 //! The fast forward: the same operations on the kernels, over packed weights and paged K/V.
 
+mod faulty;
 mod packed;
 mod scratch;
 mod weighed;
@@ -9,6 +10,7 @@ use kernels::{
     attention_pattern,
 };
 
+pub(crate) use faulty::{Faulty, bend};
 pub(crate) use packed::{PackLoad, Packed};
 pub(crate) use scratch::Scratch;
 pub(crate) use weighed::WeighLoad;
@@ -69,6 +71,15 @@ impl FastOps<'_> {
             column += part.width;
             self.scratch.give(part);
         }
+    }
+
+    /// Keeps the keys and values of fused rows; false if they cannot be kept.
+    fn store(&mut self, layer: usize, qkv: &Rows, heads: Heads) -> bool {
+        let part = |offset| Strided { data: &qkv.data, stride: qkv.width, offset };
+        let (k, v) = (part(heads.key_column()), part(heads.value_column()));
+        let stored = kernels::store_kv(self.team, self.kv, layer, k, v, self.places);
+        self.error = stored.err().or(self.error.take());
+        self.error.is_none()
     }
 
     /// Shows how much each row attends to each position, `heads x rows x positions`.
@@ -145,11 +156,8 @@ impl Ops for FastOps<'_> {
     }
 
     fn keep(&mut self, layer: usize, qkv: &Rows, heads: Heads) {
-        let part = |offset| Strided { data: &qkv.data, stride: qkv.width, offset };
-        let (k, v) = (part(heads.key_column()), part(heads.value_column()));
-        match kernels::store_kv(self.team, self.kv, layer, k, v, self.places) {
-            Ok(()) => self.tap_pattern(layer, qkv, heads),
-            Err(error) => self.error = Some(error),
+        if self.store(layer, qkv, heads) {
+            self.tap_pattern(layer, qkv, heads);
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
-use article::{ArticleOptions, ArticleReport, Outcome, RowReport, Totals, check_article};
+use article::{ArticleOptions, ArticleReport, Outcome, RowReport, SelfTest, Totals, check_article};
 use package::Package;
 use unicode_width::UnicodeWidthStr;
 
@@ -51,9 +51,30 @@ fn write(out: &mut impl Write, report: &ArticleReport, screen: Screen) -> std::i
         }
         writeln!(out)?;
     }
-    let verdict = if report.passed { "no row is not ok" } else { "NOT ok" };
+    for test in &report.self_tests {
+        write_self_test(out, test, screen)?;
+    }
+    let verdict = if report.passed { "ok" } else { "NOT ok" };
     let (model, counts) = (screen.text(&report.model), counts(report.totals));
     writeln!(out, "{model}: {verdict}; of {} rows {counts}", report.rows.len())
+}
+
+/// What the rows noticed of a broken engine.
+fn write_self_test(out: &mut impl Write, test: &SelfTest, screen: Screen) -> std::io::Result<()> {
+    let caught = if test.caught { "caught" } else { "NOT caught" };
+    writeln!(out, "{caught:<10}  {}: {} rows turn to not ok", test.fault, test.turned.len())?;
+    let list = |rows: &[u16]| {
+        let rows: Vec<String> = rows.iter().map(u16::to_string).collect();
+        screen.list(&rows, " ", screen.width.saturating_sub(12 + 22))
+    };
+    for (rows, what) in
+        [(&test.missed, "should have too: "), (&test.unexpected, "should not have: ")]
+    {
+        if !rows.is_empty() {
+            writeln!(out, "{:12}{what}{}", "", list(rows))?;
+        }
+    }
+    Ok(())
 }
 
 fn counts(totals: Totals) -> String {
