@@ -1,4 +1,4 @@
-//! Tiles of float weights: fused multiply-adds, input by input.
+//! Tiles of f32 and f16 weights: fused multiply-adds, input by input.
 
 use super::tile::{Part, Typed};
 use crate::packed::PANEL_OUTPUTS;
@@ -13,17 +13,12 @@ const PREFETCH_BYTES: usize = 2048;
 pub(super) struct F32;
 #[derive(Clone, Copy)]
 pub(super) struct F16;
-#[derive(Clone, Copy)]
-pub(super) struct BF16;
 
 impl Typed for F32 {
     const TYPE: WeightType = WeightType::F32;
 }
 impl Typed for F16 {
     const TYPE: WeightType = WeightType::F16;
-}
-impl Typed for BF16 {
-    const TYPE: WeightType = WeightType::BF16;
 }
 
 /// All rows times some panels of weights of type `T`.
@@ -102,7 +97,6 @@ fn panel_tile<S: Simd, T: Typed, const ROWS: usize, const PANELS: usize>(
             *w = unsafe {
                 match T::TYPE {
                     WeightType::F16 => s.load_f16(from.cast()),
-                    WeightType::BF16 => s.load_bf16(from.cast()),
                     _ => s.load(from.cast()),
                 }
             };
