@@ -1,11 +1,10 @@
 //! Tiles of quantized weights: integer dot products of blocks of 32 inputs.
 
-use super::tile::{Part, Typed};
+use super::tile::{Part, Tile, Typed};
 use crate::packed::{Layout, PartHead};
 use crate::quantize::BlockScale;
 use crate::simd::{Kernel, Simd};
 use crate::weights::{BLOCK_INPUTS, WeightType};
-use std::ops::Range;
 
 /// How far ahead of their use weights are asked for: about what one core
 /// receives from memory during the latency of a read.
@@ -34,52 +33,60 @@ impl<T: Typed> Kernel for OfBlocks<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let part = &self.0;
-        for tile in 0..part.tiles(S::TILE_ROWS) {
-            let (rows, panels) = part.tile(tile, S::TILE_ROWS);
+        let tiles = part.tiles(S::TILE_ROWS);
+        for index in 0..tiles.count() {
+            let tile = tiles.tile(index);
             // Larger tiles than the set has registers for are not compiled.
-            match rows.len() {
-                1 => group::<S, T, 1>(s, part, rows, panels),
-                2 => group::<S, T, 2>(s, part, rows, panels),
-                3 => group::<S, T, 3>(s, part, rows, panels),
-                4 => group::<S, T, 4>(s, part, rows, panels),
-                5 if S::TILE_ROWS >= 5 => group::<S, T, 5>(s, part, rows, panels),
-                6 if S::TILE_ROWS >= 6 => group::<S, T, 6>(s, part, rows, panels),
-                7 if S::TILE_ROWS >= 7 => group::<S, T, 7>(s, part, rows, panels),
-                8 if S::TILE_ROWS >= 8 => group::<S, T, 8>(s, part, rows, panels),
+            match tile.rows.len() {
+                1 => panels::<S, T, 1>(s, part, &tile),
+                2 => panels::<S, T, 2>(s, part, &tile),
+                3 => panels::<S, T, 3>(s, part, &tile),
+                4 => panels::<S, T, 4>(s, part, &tile),
+                5 if S::TILE_ROWS >= 5 => panels::<S, T, 5>(s, part, &tile),
+                6 if S::TILE_ROWS >= 6 => panels::<S, T, 6>(s, part, &tile),
+                7 if S::TILE_ROWS >= 7 => panels::<S, T, 7>(s, part, &tile),
+                8 if S::TILE_ROWS >= 8 => panels::<S, T, 8>(s, part, &tile),
                 _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
             }
         }
     }
 }
 
-/// `ROWS` rows times a group of panels.
+/// The `ROWS` rows of a tile times its panels.
 #[inline(always)]
-fn group<S: Simd, T: Typed, const ROWS: usize>(
-    s: S,
-    part: &Part<'_>,
-    rows: Range<usize>,
-    panels: Range<usize>,
-) {
-    for panel in panels {
-        tile::<S, T, ROWS>(s, part, rows.start, panel);
+fn panels<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
+    for panel in tile.panels.clone() {
+        panel_tile::<S, T, ROWS>(s, part, tile, panel);
     }
 }
 
-/// `ROWS` rows from `row` on times one panel.
+/// The `ROWS` rows of a tile times one panel.
 #[inline(always)]
-fn tile<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, row: usize, panel: usize) {
+fn panel_tile<S: Simd, T: Typed, const ROWS: usize>(
+    s: S,
+    part: &Part<'_>,
+    tile: &Tile,
+    panel: usize,
+) {
     let layout = const { Layout::of(T::TYPE) };
+    let row = tile.rows.start;
     let inputs = part.weights.inputs();
     let blocks = inputs / BLOCK_INPUTS;
     let (bytes, scales) = part.input.quantized();
     let bytes = &bytes[row * inputs..][..ROWS * inputs];
     let scales = &scales[row * blocks..][..ROWS * blocks];
+    let range = |input: usize| input / (layout.parts * BLOCK_INPUTS) * layout.block_bytes();
     let weights = part.panel_bytes(panel, 1);
-    assert_eq!(weights.len(), blocks / layout.parts * layout.block_bytes());
+    assert_eq!(weights.len(), range(inputs));
+    let weights = &weights[range(tile.inputs.start)..range(tile.inputs.end)];
+    let first = tile.inputs.start / BLOCK_INPUTS;
     let mut sums = [s.splat(0.0); ROWS];
+    for (r, sum) in sums.iter_mut().enumerate() {
+        *sum = part.begin(s, tile, row + r, panel);
+    }
     for (block, weights) in weights.chunks_exact(layout.block_bytes()).enumerate() {
         // SAFETY: a block starts with 16 scales, then 16 minimums if the layout says so; part
-        // `part` of it lies within the block, and its activations in each of the `ROWS` rows of
+        // `at` of it lies within the block, and its activations in each of the `ROWS` rows of
         // `inputs` bytes and `blocks` scales, which were sliced above.
         unsafe {
             let scale = s.load_f16(weights.as_ptr().cast());
@@ -89,7 +96,7 @@ fn tile<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, row: usize,
                 s.splat(0.0)
             };
             for at in 0..layout.parts {
-                let first = block * layout.parts + at;
+                let first = first + block * layout.parts + at;
                 let offset = layout.head_bytes() + at * layout.part_bytes();
                 let part = BlockPart {
                     weights: weights.as_ptr().add(offset),
@@ -104,8 +111,8 @@ fn tile<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, row: usize,
             }
         }
     }
-    for (tile_row, sum) in sums.iter().enumerate() {
-        part.write(s, row + tile_row, panel, *sum);
+    for (r, sum) in sums.iter().enumerate() {
+        part.end(s, tile, row + r, panel, *sum);
     }
 }
 

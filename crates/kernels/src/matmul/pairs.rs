@@ -1,10 +1,9 @@
 //! Tiles of bf16 weights: products of pairs of inputs, rounded to bf16 themselves.
 
-use super::tile::Part;
+use super::tile::{Part, Tile};
 use crate::packed::{PANEL_OUTPUTS, panel_block_bytes};
 use crate::simd::{Kernel, Simd};
 use crate::weights::WeightType;
-use std::ops::Range;
 
 /// How far ahead of their use weights are asked for.
 const PREFETCH_BYTES: usize = 2048;
@@ -20,59 +19,61 @@ impl Kernel for OfPairs<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let part = &self.0;
-        for tile in 0..part.tiles(S::TILE_ROWS) {
-            let (rows, panels) = part.tile(tile, S::TILE_ROWS);
+        let tiles = part.tiles(S::TILE_ROWS);
+        for index in 0..tiles.count() {
+            let tile = tiles.tile(index);
             // As many sums side by side as with f32 weights.
-            match rows.len() {
-                1 => row_tile::<S, 1, 4>(s, part, rows, panels),
-                2 => row_tile::<S, 2, 2>(s, part, rows, panels),
-                3 if S::TILE_ROWS >= 8 => row_tile::<S, 3, 2>(s, part, rows, panels),
-                3 => row_tile::<S, 3, 1>(s, part, rows, panels),
-                4 if S::TILE_ROWS >= 8 => row_tile::<S, 4, 2>(s, part, rows, panels),
-                4 => row_tile::<S, 4, 1>(s, part, rows, panels),
-                5 if S::TILE_ROWS >= 8 => row_tile::<S, 5, 2>(s, part, rows, panels),
-                6 if S::TILE_ROWS >= 8 => row_tile::<S, 6, 2>(s, part, rows, panels),
-                7 if S::TILE_ROWS >= 8 => row_tile::<S, 7, 2>(s, part, rows, panels),
-                8 if S::TILE_ROWS >= 8 => row_tile::<S, 8, 2>(s, part, rows, panels),
+            match tile.rows.len() {
+                1 => panels::<S, 1, 4>(s, part, &tile),
+                2 => panels::<S, 2, 2>(s, part, &tile),
+                3 if S::TILE_ROWS >= 8 => panels::<S, 3, 2>(s, part, &tile),
+                3 => panels::<S, 3, 1>(s, part, &tile),
+                4 if S::TILE_ROWS >= 8 => panels::<S, 4, 2>(s, part, &tile),
+                4 => panels::<S, 4, 1>(s, part, &tile),
+                5 if S::TILE_ROWS >= 8 => panels::<S, 5, 2>(s, part, &tile),
+                6 if S::TILE_ROWS >= 8 => panels::<S, 6, 2>(s, part, &tile),
+                7 if S::TILE_ROWS >= 8 => panels::<S, 7, 2>(s, part, &tile),
+                8 if S::TILE_ROWS >= 8 => panels::<S, 8, 2>(s, part, &tile),
                 _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
             }
         }
     }
 }
 
-/// `ROWS` rows times a group of panels, `PANELS` at once where so many are left.
+/// The `ROWS` rows of a tile times its panels, `PANELS` at once where so many are left.
 #[inline(always)]
-fn row_tile<S: Simd, const ROWS: usize, const PANELS: usize>(
-    s: S,
-    part: &Part<'_>,
-    rows: Range<usize>,
-    panels: Range<usize>,
-) {
-    let mut panel = panels.start;
-    while panel + PANELS <= panels.end {
-        panel_tile::<S, ROWS, PANELS>(s, part, rows.start, panel);
+fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
+    let mut panel = tile.panels.start;
+    while panel + PANELS <= tile.panels.end {
+        panel_tile::<S, ROWS, PANELS>(s, part, tile, panel);
         panel += PANELS;
     }
-    for panel in panel..panels.end {
-        panel_tile::<S, ROWS, 1>(s, part, rows.start, panel);
+    for panel in panel..tile.panels.end {
+        panel_tile::<S, ROWS, 1>(s, part, tile, panel);
     }
 }
 
-/// `ROWS` rows from `row` on times `PANELS` panels from `panel` on.
+/// The `ROWS` rows of a tile times `PANELS` panels from `panel` on.
 #[inline(always)]
 fn panel_tile<S: Simd, const ROWS: usize, const PANELS: usize>(
     s: S,
     part: &Part<'_>,
-    row: usize,
+    tile: &Tile,
     panel: usize,
 ) {
+    let row = tile.rows.start;
     let pairs = part.weights.inputs().div_ceil(2);
     let x = &part.input.pairs()[row * pairs..][..ROWS * pairs];
     let weights = part.panel_bytes(panel, PANELS);
     let panel_bytes = pairs * PAIR_BYTES;
     assert_eq!(weights.len(), PANELS * panel_bytes);
     let mut sums = [[s.splat(0.0); PANELS]; ROWS];
-    for pair in 0..pairs {
+    for (r, sums) in sums.iter_mut().enumerate() {
+        for (column, sum) in sums.iter_mut().enumerate() {
+            *sum = part.begin(s, tile, row + r, panel + column);
+        }
+    }
+    for pair in tile.inputs.start / 2..tile.inputs.end.div_ceil(2) {
         // SAFETY: a pair of inputs of each panel lies within the panels, whose length was
         // checked; `x` has `ROWS` rows of `pairs` pairs.
         unsafe {
@@ -93,9 +94,9 @@ fn panel_tile<S: Simd, const ROWS: usize, const PANELS: usize>(
             }
         }
     }
-    for (tile_row, sums) in sums.iter().enumerate() {
+    for (r, sums) in sums.iter().enumerate() {
         for (column, sum) in sums.iter().enumerate() {
-            part.write(s, row + tile_row, panel + column, *sum);
+            part.end(s, tile, row + r, panel + column, *sum);
         }
     }
 }

@@ -243,6 +243,7 @@ proptest! {
         rows in 1usize..=40,
         threads in 1usize..=3,
         with_bias in any::<bool>(),
+        long in any::<bool>(),
     ) {
         let mut random = Random(seed);
         let inputs = match kind.block_inputs() {
@@ -250,6 +251,8 @@ proptest! {
             256 => 256 * blocks.div_ceil(4),
             _ => blocks * 32,
         };
+        // Some with more inputs than are summed at once.
+        let (inputs, outputs) = if long { (inputs + 1536, outputs / 8 + 1) } else { (inputs, outputs) };
         let matrix = stored(&mut random, kind, outputs, inputs);
         let bias = random.numbers(outputs);
         let bias = if with_bias { bias } else { vec![0.0; outputs] };
