@@ -5,8 +5,8 @@
 use half::{bf16, f16};
 use package::{DType, Matrix, RowOrder};
 
-/// The numbers of `bytes`, in stored order.
-fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+/// The numbers that whole blocks of `bytes` stand for, in stored order.
+pub fn dequantize(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     let two = |pair: &[u8]| [pair[0], pair[1]];
     match dtype {
         DType::F32 => bytes
@@ -126,7 +126,7 @@ fn q6_k(block: &[u8]) -> [f32; 256] {
 
 /// The matrix as `outputs x inputs`, its rows in canonical order.
 pub(super) fn dense(matrix: &Matrix) -> Vec<f32> {
-    let stored = numbers(matrix.tensor.dtype, matrix.tensor.bytes);
+    let stored = dequantize(matrix.tensor.dtype, matrix.tensor.bytes);
     let (outputs, inputs) = (matrix.outputs, matrix.inputs);
     let mut dense = Vec::with_capacity(stored.len());
     for output in 0..outputs {

@@ -252,7 +252,8 @@ proptest! {
             _ => blocks * 32,
         };
         // Some with more inputs than are summed at once.
-        let (inputs, outputs) = if long { (inputs + 1536, outputs / 8 + 1) } else { (inputs, outputs) };
+        let (more, outputs) = if long { (1536, outputs / 8 + 1) } else { (0, outputs) };
+        let inputs = inputs + more;
         let matrix = stored(&mut random, kind, outputs, inputs);
         let bias = random.numbers(outputs);
         let bias = if with_bias { bias } else { vec![0.0; outputs] };

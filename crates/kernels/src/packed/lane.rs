@@ -1,8 +1,7 @@
 //! One output's weights in the lanes of a panel: written when packing, read back for a table.
 
-use super::PANEL_OUTPUTS;
 use super::file_block::FileBlock;
-use super::layout::{Layout, PartHead};
+use super::layout::{Layout, PANEL_OUTPUTS, PartHead};
 use crate::weights::{BLOCK_INPUTS, WeightType};
 use half::f16;
 

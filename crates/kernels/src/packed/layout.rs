@@ -2,6 +2,9 @@
 
 use crate::weights::{BLOCK_INPUTS, WeightType};
 
+/// Outputs of a panel.
+pub(crate) const PANEL_OUTPUTS: usize = 16;
+
 /// The parts of one file block's inputs of a panel, in their order: a head; then, for each 32
 /// inputs, a head of their own and groups of 64 bytes.
 #[derive(Clone, Copy, Debug)]

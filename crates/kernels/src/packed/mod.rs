@@ -28,11 +28,8 @@ use crate::simd::offset_w8;
 use crate::weights::{MatrixSource, RowOrder, WeightType};
 use file_block::FileBlock;
 use half::{bf16, f16};
-pub(crate) use layout::{Layout, PartHead};
+pub(crate) use layout::{Layout, PANEL_OUTPUTS, PartHead};
 use rayon::prelude::*;
-
-/// Outputs of a panel.
-pub(crate) const PANEL_OUTPUTS: usize = 16;
 
 /// Why a matrix cannot be packed.
 #[derive(Debug, thiserror::Error)]
