@@ -156,7 +156,7 @@ impl Worker {
     fn run(mut self) {
         while self.exchange() {
             let (scheduler, model) = (&mut self.scheduler, &mut self.model);
-            let step = AssertUnwindSafe(|| scheduler.step(model, &mut |_| {}));
+            let step = AssertUnwindSafe(|| scheduler.compute(model, &mut |_| {}));
             if catch_unwind(step).is_err() {
                 let error = EngineError::Step("the scheduler panicked".to_string());
                 self.scheduler.fail_all(&error);
@@ -180,6 +180,7 @@ impl Worker {
             inbox.scheduled = self.scheduler.waiting();
             inbox.load = self.scheduler.expected_load();
             inbox.stats = self.scheduler.stats();
+            self.scheduler.close();
             if !self.scheduler.is_idle() {
                 return true;
             }

@@ -14,6 +14,7 @@ use std::time::{Instant, SystemTime};
 use cache::{Timestamp, Verdict};
 use kernels::KvStore;
 use package::Package;
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::drain::DrainRate;
 use crate::kv_memory::KvMemory;
@@ -105,6 +106,8 @@ pub(crate) struct Scheduler {
     sampler: Sampler,
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
+    /// The last events of requests that ended, with their channels.
+    closing: Vec<(UnboundedSender<Event>, Event)>,
     rate: PrefillRate,
     drain: DrainRate,
     stats: EngineStats,
@@ -121,6 +124,7 @@ impl Scheduler {
             sampler: Sampler::default(),
             waiting: VecDeque::new(),
             running: Vec::new(),
+            closing: Vec::new(),
             rate: PrefillRate::default(),
             drain: DrainRate::default(),
             stats: EngineStats::default(),
@@ -148,8 +152,16 @@ impl Scheduler {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
-    /// Drops who went away, admits who fits, and runs one step.
+    /// A step, and the last events of those who ended in it.
     pub(crate) fn step(&mut self, model: &mut Model, observer: &mut Observer<'_>) {
+        self.compute(model, observer);
+        self.close();
+    }
+
+    /// Drops who went away, admits who fits, and runs one step. Who ends hears of it from
+    /// [`close`](Self::close): a caller may ask again at once, and must by then not be refused
+    /// for what its own last request took.
+    pub(crate) fn compute(&mut self, model: &mut Model, observer: &mut Observer<'_>) {
         let started = Instant::now();
         self.now = wall_clock();
         self.drop_cancelled();
@@ -162,6 +174,14 @@ impl Scheduler {
         let running = self.running.len();
         self.running.retain(|running| !running.ended);
         self.drain.note(started.elapsed(), running - self.running.len());
+    }
+
+    /// Sends the last events of those who ended.
+    pub(crate) fn close(&mut self) {
+        for (events, event) in self.closing.drain(..) {
+            // A receiver that has gone needs none.
+            let _ = events.send(event);
+        }
     }
 
     /// Counters and gauges as of now.
@@ -241,7 +261,7 @@ impl Scheduler {
             Err(error) => {
                 prefix.pin.into_iter().for_each(|pin| self.memory.unpin(pin));
                 self.stats.requests_failed += 1;
-                let _ = events.send(Event::Failed(EngineError::Step(error.to_string())));
+                self.closing.push((events, Event::Failed(EngineError::Step(error.to_string()))));
                 return;
             }
         };
@@ -506,7 +526,7 @@ impl Scheduler {
         let open = running.open_choices().count();
         if open == 0 && running.choices.len() == running.request.choices {
             let done = running.done(self.rate.lost_ms(&running.verdict));
-            running.send(done);
+            self.closing.push((running.events.clone(), done));
             self.stats.requests_done += 1;
             self.end(index);
         }
@@ -550,7 +570,7 @@ impl Scheduler {
             choice.sequence.release(&mut self.memory);
         }
         self.stats.requests_failed += 1;
-        self.running[index].send(Event::Failed(error));
+        self.closing.push((self.running[index].events.clone(), Event::Failed(error)));
         self.unpin(index);
         self.running[index].ended = true;
     }

@@ -7,8 +7,6 @@
 mod dequantize;
 mod math;
 
-pub use dequantize::dequantize;
-
 use package::{Config, Package, Part, Rope, Suffix, Weights};
 use rayon::prelude::*;
 

@@ -25,6 +25,16 @@ fn the_contexts_end_ends_an_answer_with_length() {
 }
 
 #[test]
+fn who_asks_again_at_once_finds_its_own_place_free() {
+    let engine = start(EngineOptions { max_running: Some(1), max_queue: Some(0), ..options() });
+    for round in 0..2_000 {
+        let events = engine.submit(greedy(&prompt(0, 3), 1));
+        let mut events = events.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        while !matches!(events.blocking_recv(), Some(Event::Done { .. })) {}
+    }
+}
+
+#[test]
 fn answers_have_a_default_length() {
     let engine = start(EngineOptions { answer_tokens: Some(7), ..options() });
     let outcome = run(&engine, Request { max_tokens: None, ..greedy(&prompt(0, 5), 1) });
