@@ -12,7 +12,7 @@ use tokenizers::{NormalizedString, Normalizer};
 #[derive(Debug)]
 pub(super) struct Bound {
     /// The longest token, in bytes of the text before it is normalized.
-    pub(super) longest_token_bytes: usize,
+    longest_token_bytes: usize,
     /// Bytes of a text that make no token: those that the vocabulary lacks, and white space where
     /// an added token swallows as much of it as there is.
     free: [bool; 256],

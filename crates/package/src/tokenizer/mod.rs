@@ -242,18 +242,12 @@ impl Tokenizer {
         self.table.len()
     }
 
-    /// Most bytes of a text that one of its tokens stands for, special tokens included.
-    ///
-    /// Where the tokenizer normalizes text, these are bytes before that: the longest token times
-    /// what the normalizer may shorten a text by (6 for NFC), or `usize::MAX` where that is not
-    /// known. Bytes that the vocabulary lacks make no token at all, and an added token may swallow
-    /// the white space beside it; [`tokens_at_least`](Self::tokens_at_least) leaves both out.
-    pub fn longest_token_bytes(&self) -> usize {
-        self.bound.longest_token_bytes
-    }
-
     /// No encoding of `text` has fewer tokens than this. It takes one look at each byte, so that a
     /// text that cannot fit is refused before it is tokenized.
+    ///
+    /// The bytes of the text, but those that the vocabulary lacks and white space that an added
+    /// token may swallow, divided by those of the longest token; where the tokenizer normalizes
+    /// text, by that times what the normalizer may shorten a text by (6 for NFC).
     pub fn tokens_at_least(&self, text: &str) -> usize {
         self.bound.tokens_at_least(text)
     }
