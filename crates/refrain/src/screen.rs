@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns where the output is no terminal.
@@ -86,6 +87,14 @@ impl Screen {
         }
         text.truncate(end);
         text + &mark
+    }
+
+    /// `label`, filled to `columns`, and `text` beside it, on as many lines as it takes.
+    pub(crate) fn labelled(&self, label: &str, columns: usize, text: &str) -> String {
+        let lines = self.wrap(text, self.width.saturating_sub(columns).max(1));
+        let indent = format!("\n{:columns$}", "");
+        let dim = Style::new().dimmed();
+        format!("{dim}{label:<columns$}{dim:#}{}", lines.join(&indent))
     }
 
     /// `text`, cut or filled to exactly `columns`, to the right side.

@@ -1,13 +1,13 @@
 //! Status lines, progress bars and where each is wanted. Data goes to stdout and nothing else
 //! does; this is for stderr.
 
-use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use anstream::ColorChoice;
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bytes;
 use crate::cli::{OutputArguments, When};
@@ -23,24 +23,20 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn new(arguments: &OutputArguments) -> Self {
-        match arguments.color {
-            When::Auto => {}
-            When::Always => ColorChoice::Always.write_global(),
-            When::Never => ColorChoice::Never.write_global(),
-        }
-        let bars = match arguments.progress {
-            When::Auto => std::io::stderr().is_terminal() && std::env::var_os("CI").is_none(),
+        let wanted = match arguments.progress {
+            When::Auto => !is_set(std::env::var("CI").ok().as_deref()),
             When::Always => true,
             When::Never => false,
         };
-        Self { quiet: arguments.quiet, bars: bars && !arguments.quiet }
+        let bars = wanted && !arguments.quiet && std::io::stderr().is_terminal();
+        Self { quiet: arguments.quiet, bars }
     }
 
     /// A line like cargo's: a bold verb, right-aligned, and what it is about.
     pub(crate) fn status(&self, verb: &str, text: &str) {
         if !self.quiet {
             let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-            anstream::eprintln!("{green}{verb:>12}{green:#} {text}");
+            say(format_args!("{green}{verb:>12}{green:#} {text}"));
         }
     }
 
@@ -48,23 +44,69 @@ impl Terminal {
     pub(crate) fn dim(&self, text: &str) {
         if !self.quiet {
             let dim = Style::new().dimmed();
-            anstream::eprintln!("{dim}{text}{dim:#}");
+            say(format_args!("{dim}{text}{dim:#}"));
         }
     }
 
     /// Work whose amount is counted in bytes.
     pub(crate) fn work(&self, verb: &'static str) -> Work {
+        let columns =
+            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+        // What is beside the bar takes about 56 columns; a line that wraps cannot be overwritten.
+        let bar = columns.saturating_sub(56).clamp(4, 28);
+        let amounts = format!("{{prefix}} [{{bar:{bar}}}] {{bytes}}/{{total_bytes}} {{eta}}");
+        self.begin(verb, &format!("{amounts} {{wide_msg}}"))
+    }
+
+    /// Work of steps that tell what they are, and not how many there are.
+    pub(crate) fn steps(&self, verb: &'static str) -> Work {
+        self.begin(verb, "{prefix} {wide_msg}")
+    }
+
+    fn begin(&self, verb: &'static str, template: &str) -> Work {
         let bar = self.bars.then(|| {
-            let bar = ProgressBar::no_length();
-            let template = "{prefix:>12.bold.cyan} [{bar:28}] {bytes}/{total_bytes} {eta} {msg}";
+            // Drawn once there is something to show: most work turns out to be none.
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style.progress_chars("=> "));
             }
-            bar.set_prefix(verb);
+            // Coloured here, by the rules of all other lines, and not by the bar's own.
+            let cyan = match AutoStream::choice(&std::io::stderr()) {
+                ColorChoice::Never => Style::new(),
+                _ => Style::new().bold().fg_color(Some(AnsiColor::Cyan.into())),
+            };
+            bar.set_prefix(format!("{cyan}{verb:>12}{cyan:#}"));
             bar
         });
-        Work { verb, quiet: self.quiet, bar, said: Mutex::new(Instant::now()) }
+        Work { verb, quiet: self.quiet, bar, drawn: Once::new(), said: Mutex::new(Instant::now()) }
     }
+}
+
+/// Whether streams are coloured: by the value of `--color`, else by the variables that are usual;
+/// `Auto` leaves it to whether a stream is a terminal.
+pub(crate) fn color_choice(
+    flag: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> ColorChoice {
+    let set = |name: &str| is_set(variable(name).as_deref());
+    match flag {
+        Some("always") => ColorChoice::Always,
+        Some("never") => ColorChoice::Never,
+        _ if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) => ColorChoice::Never,
+        _ if set("CLICOLOR_FORCE") || set("FORCE_COLOR") => ColorChoice::Always,
+        _ if variable("TERM").as_deref() == Some("dumb") => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    }
+}
+
+/// Whether a variable says yes.
+fn is_set(value: Option<&str>) -> bool {
+    !matches!(value, None | Some("" | "0" | "false"))
+}
+
+/// Writes to stderr. A stderr that has gone is no reason to stop, nor to panic.
+pub(crate) fn say(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// A piece of long work: a bar, or now and then a line. The bar is gone when this is dropped.
@@ -72,33 +114,57 @@ pub(crate) struct Work {
     verb: &'static str,
     quiet: bool,
     bar: Option<ProgressBar>,
+    drawn: Once,
     said: Mutex<Instant>,
 }
 
 impl Work {
     /// `done` of `total` bytes; `total` is 0 where it is not known.
     pub(crate) fn set(&self, done: u64, total: u64) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = self.bar() {
             if total > 0 {
                 bar.set_length(total);
             }
             bar.set_position(done);
-        } else if !self.quiet
+        }
+        self.line(|| match total {
+            0 => bytes::show(done),
+            total => format!("{} of {}", bytes::show(done), bytes::show(total)),
+        });
+    }
+
+    /// How far the work is, often: a bar shows it at once, a line every ten seconds.
+    pub(crate) fn tell(&self, text: impl Fn() -> String) {
+        if let Some(bar) = self.bar() {
+            bar.set_message(text());
+        }
+        self.line(text);
+    }
+
+    /// The bar, on the screen.
+    fn bar(&self) -> Option<&ProgressBar> {
+        let bar = self.bar.as_ref()?;
+        self.drawn.call_once(|| bar.set_draw_target(ProgressDrawTarget::stderr()));
+        Some(bar)
+    }
+
+    fn line(&self, text: impl Fn() -> String) {
+        if self.bar.is_none()
+            && !self.quiet
             && let Ok(mut said) = self.said.lock()
             && said.elapsed() >= LINE_EVERY
         {
             *said = Instant::now();
-            let (done, total) = (bytes::show(done), bytes::show(total));
-            anstream::eprintln!("{:>12} {done} of {total}", self.verb);
+            say(format_args!("{:>12} {}", self.verb, text()));
         }
     }
 
     /// What is being worked on.
     pub(crate) fn say(&self, text: &str) {
-        match &self.bar {
+        match self.bar() {
             Some(bar) => bar.set_message(text.to_owned()),
             None if self.quiet => {}
-            None => anstream::eprintln!("{:>12} {text}", self.verb),
+            None => say(format_args!("{:>12} {text}", self.verb)),
         }
     }
 }
@@ -108,5 +174,32 @@ impl Drop for Work {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strongest_word_on_colours_counts() {
+        let choice = |flag, variables: &[(&str, &str)]| {
+            color_choice(flag, |name| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let (auto, always, never) = (ColorChoice::Auto, ColorChoice::Always, ColorChoice::Never);
+        assert_eq!(choice(None, &[]), auto);
+        assert_eq!(choice(Some("auto"), &[("TERM", "xterm")]), auto);
+        assert_eq!(choice(None, &[("TERM", "dumb")]), never);
+        assert_eq!(choice(None, &[("NO_COLOR", "1")]), never);
+        assert_eq!(choice(None, &[("NO_COLOR", "")]), auto);
+        assert_eq!(choice(None, &[("FORCE_COLOR", "1"), ("TERM", "dumb")]), always);
+        assert_eq!(choice(None, &[("CLICOLOR_FORCE", "1")]), always);
+        assert_eq!(choice(None, &[("CLICOLOR_FORCE", "0"), ("FORCE_COLOR", "")]), auto);
+        assert_eq!(choice(None, &[("NO_COLOR", "1"), ("FORCE_COLOR", "1")]), never);
+        assert_eq!(choice(Some("always"), &[("NO_COLOR", "1"), ("TERM", "dumb")]), always);
+        assert_eq!(choice(Some("never"), &[("FORCE_COLOR", "1")]), never);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::RunArguments;
 use crate::failure::Failure;
+use crate::terminal::Work;
 
 /// What small chat models answer best with, where the user does not say otherwise.
 const TEMPERATURE_DEFAULT: f32 = 0.2;
@@ -83,11 +84,12 @@ pub(super) fn new_request(
     }
 }
 
-/// Runs one request, streaming its text to stdout if `stream`. Ctrl-C stops the answer.
+/// Runs one request, streaming its text to stdout unless `work` is to tell how far it is. Ctrl-C
+/// stops the answer.
 pub(super) async fn answer(
     engine: &Engine,
     request: Request,
-    stream: bool,
+    work: Option<&Work>,
 ) -> Result<Answer, Failure> {
     let mut events = engine.submit(request).map_err(Failure::new)?;
     let mut answer = Answer {
@@ -101,9 +103,12 @@ pub(super) async fn answer(
     while let Some(event) = next(&mut events, &mut answer).await {
         match event {
             Event::Delta { text, tokens, .. } => {
-                if stream {
-                    write!(out, "{text}")?;
-                    out.flush()?;
+                match work {
+                    None => {
+                        write!(out, "{text}")?;
+                        out.flush()?;
+                    }
+                    Some(work) => work.tell(|| format!("{} tokens", answer.token_ids.len())),
                 }
                 answer.text.push_str(&text);
                 answer.token_ids.extend(tokens.iter().map(|token| token.id));

@@ -10,7 +10,7 @@ use super::answer::{answer, chat_request, opening};
 use crate::cli::RunArguments;
 use crate::failure::Failure;
 use crate::loading::Loaded;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, say};
 
 const HELP: &str = "\
 /new      begin another conversation
@@ -69,7 +69,7 @@ fn turn(
     messages: &mut Vec<serde_json::Value>,
 ) -> Result<(), Failure> {
     let result = chat_request(arguments, &loaded.package, messages)
-        .and_then(|request| runtime.block_on(answer(&loaded.engine, request, true)));
+        .and_then(|request| runtime.block_on(answer(&loaded.engine, request, None)));
     match result {
         Ok(answer) => {
             writeln!(anstream::stdout())?;
@@ -79,7 +79,7 @@ fn turn(
         }
         Err(Failure::Failed(message)) => {
             messages.pop();
-            anstream::eprintln!("{message}; /new begins another conversation");
+            say(format_args!("{message}; /new begins another conversation"));
             Ok(())
         }
         Err(other) => Err(other),

@@ -25,7 +25,14 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
     if !arguments.json {
         writeln!(out, "isa       threads chunk  prefix    neighbours  reused  shared steps  bits")?;
     }
+    // The cells themselves are the progress, where they are written.
+    let work = arguments.json.then(|| terminal.steps("Checking"));
+    let mut cells = 0;
     let mut progress = |cell: &Cell| {
+        cells += 1;
+        if let Some(work) = &work {
+            work.tell(|| format!("{cells} cells done, the last on {}", cell.isa));
+        }
         if !arguments.json && written.is_ok() {
             written = writeln!(out, "{}", line(cell));
         }

@@ -7,6 +7,7 @@ use anstyle::Style;
 use engine::MemoryNeed;
 use package::{Activation, Biases, Config, Package, RopeScaling, Tensor, Tokenizer};
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
 use crate::bytes;
 use crate::cli::InfoArguments;
@@ -28,19 +29,17 @@ pub(crate) fn run(arguments: &InfoArguments, terminal: &Terminal) -> Result<(), 
         writeln!(out, "{}", document(&package, &memory))?;
         return Ok(());
     }
-    let rows = [
-        ("model", package.name.clone()),
-        ("files", package.path.display().to_string()),
-        ("licence", package.license.clone().unwrap_or_else(|| "not stated".to_owned())),
-    ];
-    for (label, text) in rows {
-        line(&mut out, label, &text)?;
-    }
+    line(&mut out, "model", &package.name)?;
+    // A path is to be copied, and so stays whole.
+    let dim = Style::new().dimmed();
+    writeln!(out, "{dim}{:<LABEL$}{dim:#}{}", "files", package.path.display())?;
+    line(&mut out, "licence", package.license.as_deref().unwrap_or("not stated"))?;
     write_config(&mut out, &package.config)?;
     write_text(&mut out, &package)?;
     write_memory(&mut out, &package.config, &memory)?;
     write_tensors(&mut out, &package)?;
-    writeln!(out, "\n{}", OPEN.replace("; ", ";\n"))?;
+    let screen = Screen::detect();
+    writeln!(out, "\n{}", screen.wrap(OPEN, screen.width).join("\n"))?;
     Ok(())
 }
 
@@ -55,8 +54,7 @@ fn heading(out: &mut impl Write, text: &str) -> std::io::Result<()> {
 }
 
 fn line(out: &mut impl Write, label: &str, text: &str) -> std::io::Result<()> {
-    let dim = Style::new().dimmed();
-    writeln!(out, "{dim}{label:<LABEL$}{dim:#}{}", Screen::detect().text(text))
+    writeln!(out, "{}", Screen::detect().labelled(label, LABEL, text))
 }
 
 fn write_config(out: &mut impl Write, config: &Config) -> std::io::Result<()> {
@@ -137,15 +135,25 @@ fn write_memory(out: &mut impl Write, config: &Config, need: &MemoryNeed) -> std
 fn write_tensors(out: &mut impl Write, package: &Package) -> std::io::Result<()> {
     let tensors: Vec<Tensor> = package.weights.tensors().collect();
     heading(out, &format!("Tensors: {}", tensors.len()))?;
-    let widest = tensors.iter().map(|tensor| tensor.name.len()).max().unwrap_or(0);
-    for tensor in &tensors {
+    let rows = tensors.iter().map(|tensor| {
+        let (shape, bytes) = (format!("{:?}", tensor.shape), tensor.bytes.len() as u64);
+        [tensor.name.to_string(), shape, tensor.dtype.name().to_owned(), bytes::show(bytes)]
+    });
+    let rows: Vec<[String; 4]> = rows.collect();
+    let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let [mut name, shape, dtype, size] = [0, 1, 2, 3].map(widest);
+    let screen = Screen::detect();
+    name = name.min(screen.width.saturating_sub(shape + dtype + size + 6).max(8));
+    for row in &rows {
+        let first = screen.fit(&row[0], name);
         writeln!(
             out,
-            "{:<widest$}  {:<18}  {:<5}  {:>10}",
-            tensor.name,
-            format!("{:?}", tensor.shape),
-            tensor.dtype.name(),
-            bytes::show(tensor.bytes.len() as u64),
+            "{first}{:gap$}  {:<shape$}  {:<dtype$}  {:>size$}",
+            "",
+            row[1],
+            row[2],
+            row[3],
+            gap = name.saturating_sub(first.width()),
         )?;
     }
     let totals = totals(&tensors);

@@ -59,7 +59,9 @@ async fn one_shot(
         messages.push(json!({"role": "user", "content": prompt}));
         chat_request(arguments, &loaded.package, &messages)?
     };
-    let answer = answer(&loaded.engine, request, !arguments.json).await?;
+    let work = arguments.json.then(|| terminal.steps("Answering"));
+    let answer = answer(&loaded.engine, request, work.as_ref()).await?;
+    drop(work);
     if arguments.json {
         let document = document(&answer, loaded);
         writeln!(anstream::stdout(), "{document}")?;

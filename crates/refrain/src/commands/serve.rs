@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::IpAddr;
 
-use engine::EngineOptions;
+use engine::{EngineOptions, MemoryNeed};
 use server::ServerOptions;
 use tokio::net::TcpListener;
 
@@ -11,7 +11,7 @@ use crate::bytes;
 use crate::cli::ServeArguments;
 use crate::failure::Failure;
 use crate::loading::{self, Loaded};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, say};
 
 pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(), Failure> {
     let runtime =
@@ -28,7 +28,25 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     let info = loaded.engine.info();
     let budget = bytes::show(info.kv_budget_bytes);
     terminal.status("Serving", &format!("{} tokens of context, {budget} for K/V", info.context));
+    warn_of_memory(&loaded, terminal)?;
     runtime.block_on(answer(arguments, listener, loaded, terminal))
+}
+
+/// Memory is committed as it is used, so that a budget beyond the machine's starts, and ends badly
+/// once it fills.
+fn warn_of_memory(loaded: &Loaded, terminal: &Terminal) -> Result<(), Failure> {
+    let info = loaded.engine.info();
+    let need = MemoryNeed::of(&loaded.package).map_err(Failure::new)?;
+    if need.weights_bytes.saturating_add(info.kv_budget_bytes) > info.memory_bytes {
+        let [weights, budget, memory] =
+            [need.weights_bytes, info.kv_budget_bytes, info.memory_bytes].map(bytes::show);
+        let text = format!(
+            "{weights} of weights and up to {budget} of K/V are more than the {memory} of memory \
+             here; lower --kv-budget"
+        );
+        terminal.status("Warning", &text);
+    }
+    Ok(())
 }
 
 async fn listen(arguments: &ServeArguments) -> Result<TcpListener, Failure> {
@@ -55,7 +73,7 @@ async fn answer(
         terminal.status("Warning", "anyone who reaches this address can use the model");
     }
     // Always said, also with --quiet: programs read the port from it.
-    eprintln!("listening on http://{address}");
+    say(format_args!("listening on http://{address}"));
     let options = ServerOptions {
         strict_model: arguments.strict_model,
         template_date: arguments.template_date.clone(),
@@ -76,7 +94,7 @@ async fn interrupted() {
         // Without signals the server runs until it is killed.
         return std::future::pending().await;
     }
-    eprintln!("finishing what runs; interrupt again to stop at once");
+    say(format_args!("finishing what runs; interrupt again to stop at once"));
     tokio::spawn(async {
         if signal().await.is_ok() {
             std::process::exit(130);

@@ -17,6 +17,8 @@ use crate::quoted::{on_one_line, quoted};
 use crate::screen::Screen;
 use crate::terminal::Terminal;
 
+/// Columns of a line's label.
+const LABEL: usize = 9;
 /// What the verdict leaves out.
 const NOTE: &str = "of the prompts alone: a server also keeps the first one's answer";
 
@@ -80,30 +82,32 @@ impl Report<'_> {
         let Verdict { prompt_tokens, reused_tokens, computed_tokens, stop, .. } = self.verdict;
         let share = 100 * reused_tokens / (*prompt_tokens).max(1);
         let screen = Screen::detect();
-        let mut line = |label: &str, text: &str| line(out, label, &screen.text(text));
+        let line = |out: &mut dyn Write, label, text: &str| {
+            writeln!(out, "{}", screen.labelled(label, LABEL, text))
+        };
         let what = format!(
             "{reused_tokens} of {prompt_tokens} prompt tokens ({share} %), computed \
              {computed_tokens}"
         );
-        line("reused", &what)?;
+        line(out, "reused", &what)?;
         let why = format!("{} at {}   {}", stop.reason.code(), stop.at, self.meaning());
-        line("stopped", &why)?;
+        line(out, "stopped", &why)?;
         if let Some(place) = self.place() {
-            line("where", &place)?;
+            line(out, "where", &place)?;
         }
         if let Some(excerpt) = &self.excerpt {
-            line("", &self.context(excerpt))?;
+            writeln!(out, "{:LABEL$}{}", "", screen.text(&self.context(excerpt)))?;
         }
         if let Some(after) = stop.identical_after.filter(|&after| after > 0) {
             let tokens = if after == 1 { "token is" } else { "tokens are" };
             let lost =
                 format!("{after} following {tokens} identical but come after the difference");
-            line("lost", &lost)?;
+            line(out, "lost", &lost)?;
         }
         if let Some(hint) = self.hint {
-            line("hint", hint.advice())?;
+            line(out, "hint", hint.advice())?;
         }
-        line("note", NOTE)
+        line(out, "note", NOTE)
     }
 
     /// The reason in words; for a difference, the two tokens.
@@ -155,9 +159,4 @@ impl Report<'_> {
         let (left, right) = (cut(&excerpt.before), cut(&excerpt.after));
         format!("{left}{before}{bold}[{cached}→{request}]{bold:#}{after}{right}")
     }
-}
-
-fn line(out: &mut impl Write, label: &str, text: &str) -> std::io::Result<()> {
-    let dim = Style::new().dimmed();
-    writeln!(out, "{dim}{label:<9}{dim:#}{text}")
 }

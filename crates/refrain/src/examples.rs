@@ -1,0 +1,109 @@
+//! Examples of every command, as `--help` and the manual show them.
+
+/// A command by its path, `check exact`, and its examples; the program itself has the empty path.
+pub(crate) const EXAMPLES: &[(&str, &str)] = &[
+    (
+        "",
+        "\
+refrain serve                        an OpenAI-compatible server
+refrain run                          a chat in the terminal
+refrain run -p 'Why is the sky blue?'
+refrain trace -p 'The cat sat on'    every step of the model, with its numbers
+refrain why --prompt a.json --against b.json
+                                     what b reuses after a, and why not more
+refrain bench -p 512 -n 128          tokens per second, as llama-bench",
+    ),
+    (
+        "serve",
+        "\
+refrain serve
+refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
+REFRAIN_PORT=8000 refrain serve
+curl 127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
+  -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'",
+    ),
+    (
+        "run",
+        "\
+refrain run                          chat; Ctrl-C stops, Ctrl-D leaves
+refrain run -p 'Name three rivers.' --temperature 0
+refrain run --system 'Answer in French.' < question.txt
+refrain run ./model.gguf --raw -p 'The cat sat on' --max-tokens 8 --json",
+    ),
+    (
+        "trace",
+        "\
+refrain trace -p 'The cat sat on'
+refrain trace -p 'The cat sat on' --explain --lang zh
+refrain trace -p 'The cat sat on' --layer 3 --head 1 --query 2
+refrain trace -p 'The cat sat on' --decode 2 --rows --top 3
+refrain trace -p 'The cat sat on' --tensor 'blocks.0.attn.hook_z[0,0,-1]'
+refrain trace -p 'The cat sat on' --decode 1 --tensor decode.0.kv_cache.0.keys
+refrain trace -p 'The cat sat on' --save cat.safetensors
+refrain trace -p 'The cat sat on' --compare pytorch.npy --tolerance 0.01
+refrain trace -p 'The cat sat on' --json | jq .attention.weights",
+    ),
+    (
+        "pull",
+        "\
+refrain pull                         the default model
+refrain pull hub:org/name/model.gguf",
+    ),
+    (
+        "info",
+        "\
+refrain info
+refrain info ./model.gguf --json | jq .memory",
+    ),
+    (
+        "tokenize",
+        "\
+refrain tokenize 'The cat sat on'
+refrain tokenize ./model.gguf 'The cat sat on' --json",
+    ),
+    (
+        "why",
+        "\
+refrain why --prompt a.json --against b.json
+refrain why ./model.gguf --prompt before.txt --against after.txt --json",
+    ),
+    (
+        "bench",
+        "\
+refrain bench                        pp512 and tg128
+refrain bench -p 512,2048 -n 128 -d 0,4096 -t 1,2
+refrain bench --peer ../llama.cpp/build/bin/llama-bench --json",
+    ),
+    ("check", "refrain check exact\nrefrain check article"),
+    (
+        "check exact",
+        "\
+refrain check exact
+refrain check exact ./model.gguf --json",
+    ),
+    (
+        "check article",
+        "\
+refrain check article
+refrain check article ./random-distilgpt2 --json
+refrain check article --distilgpt2 ./distilgpt2",
+    ),
+    (
+        "completions",
+        "\
+refrain completions bash > ~/.local/share/bash-completion/completions/refrain
+refrain completions zsh > ~/.zfunc/_refrain
+refrain completions fish > ~/.config/fish/completions/refrain.fish",
+    ),
+    (
+        "man",
+        "\
+refrain man | man -l -
+refrain man --dir ~/.local/share/man/man1",
+    ),
+];
+
+/// The examples of the command at `path`.
+pub(crate) fn of(path: &str) -> Option<&'static str> {
+    EXAMPLES.iter().find(|(command, _)| *command == path).map(|(_, text)| *text)
+}
