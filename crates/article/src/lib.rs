@@ -20,6 +20,8 @@ mod sampling;
 mod sequence;
 mod subject;
 mod tally;
+#[cfg(test)]
+mod tampered;
 mod weights_file;
 
 pub use check::{ArticleOptions, check_article};

@@ -95,6 +95,24 @@ impl Pass {
     }
 }
 
+#[cfg(test)]
+impl Pass {
+    /// The tensor at `point`, to change it.
+    pub(crate) fn tensor_mut(&mut self, point: TapPoint) -> &mut Tensor {
+        self.taps.entry(point).or_insert(Tensor { shape: Vec::new(), values: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+impl Kv {
+    /// Changes each number, by its place.
+    pub(crate) fn change(&mut self, change: fn(usize, f32) -> f32) {
+        for numbers in [&mut self.keys, &mut self.values] {
+            numbers.iter_mut().enumerate().for_each(|(at, x)| *x = change(at, *x));
+        }
+    }
+}
+
 impl Taps for Pass {
     fn wants(&self, _point: TapPoint) -> bool {
         true

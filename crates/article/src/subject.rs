@@ -201,6 +201,33 @@ impl Subject {
     }
 }
 
+#[cfg(test)]
+impl Subject {
+    /// Changes what was observed of the prompt, the steps after it, and some other tokens.
+    pub(crate) fn tamper(
+        &mut self,
+        of_pass: fn(&mut Pass),
+        of_kv: fn(&mut Kv),
+    ) -> Result<(), Stop> {
+        self.set_fault(None);
+        let mut story = self.story()?;
+        self.story = None;
+        if let Some(story) = Rc::get_mut(&mut story) {
+            of_pass(&mut story.prefill);
+            story.decode.iter_mut().for_each(of_pass);
+            story.kv.iter_mut().for_each(of_kv);
+        }
+        self.story = Some(story);
+        let twice = vec![self.prompt[0], self.prompt[1], self.prompt[0]];
+        for tokens in [self.prompt.clone(), twice, vec![0]] {
+            let mut pass = self.fresh(&tokens)?;
+            of_pass(&mut pass);
+            self.passes.insert(tokens, Rc::new(pass));
+        }
+        Ok(())
+    }
+}
+
 /// The greatest logit's id in the last row; the lowest of equals.
 pub(crate) fn likeliest(logits: &[f32], vocab: usize) -> u32 {
     let last = &logits[logits.len().saturating_sub(vocab)..];

@@ -3,6 +3,7 @@
 use package::{Config, Rope, RopeScaling};
 
 use super::Rows;
+use crate::tally::Stop;
 
 /// `(x - mean) / sqrt(variance + epsilon) * gain + bias`; not `centred`, `x / sqrt(mean(x^2) +
 /// epsilon) * gain`.
@@ -49,9 +50,13 @@ pub(crate) fn weigh(weights: &[f64], values: &[&[f64]]) -> Vec<f64> {
 }
 
 /// The attention weights of rows whose first stands at `keys.len() - queries.len()`, causal: heads,
-/// then rows, then positions, zero behind the mask.
-pub(crate) fn attention(queries: &Rows, keys: &Rows, config: &Config) -> Vec<f64> {
+/// then rows, then positions, zero behind the mask. Not of rows that do not fit the model.
+pub(crate) fn attention(queries: &Rows, keys: &Rows, config: &Config) -> Result<Vec<f64>, Stop> {
     let Config { heads, kv_heads, head_dim, .. } = *config;
+    let fits = |rows: &Rows, heads: usize| rows.iter().all(|row| row.len() == heads * head_dim);
+    if !fits(queries, heads) || !fits(keys, kv_heads) || keys.len() < queries.len() {
+        return Err(Stop::failed("queries and keys", "they do not fit the configuration"));
+    }
     let before = keys.len() - queries.len();
     let mut all = Vec::with_capacity(heads * queries.len() * keys.len());
     for head in 0..heads {
@@ -66,7 +71,7 @@ pub(crate) fn attention(queries: &Rows, keys: &Rows, config: &Config) -> Vec<f64
             all.extend(weights);
         }
     }
-    all
+    Ok(all)
 }
 
 /// `x` times the normal distribution's share below it, by the tanh approximation or exactly.

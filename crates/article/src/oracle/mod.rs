@@ -51,6 +51,10 @@ impl<'a> Oracle<'a> {
     /// `x W + bias` for rows of `x`.
     pub(crate) fn linear(&self, part: Part, x: &Rows) -> Result<Rows, Stop> {
         let matrix = self.matrix(part)?;
+        if x.iter().any(|row| row.len() != matrix.inputs) {
+            let found = format!("its input is not {} wide", matrix.inputs);
+            return Err(Stop::failed(format!("{part:?}"), found));
+        }
         let mut y = multiply(&matrix, x);
         if !matches!(part, Part::TokenEmbedding | Part::PositionEmbedding | Part::Head)
             && let Some(bias) = self.vector(part, Suffix::Bias)?

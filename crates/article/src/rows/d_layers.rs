@@ -74,7 +74,7 @@ fn own_slice(subject: &mut Subject, tally: &mut Tally) -> Seen {
     let (pass, config) = (subject.prefill()?, subject.package.config.clone());
     let tokens = subject.prompt.len();
     let (queries, keys) = (pass.met_queries(0)?.rows(), pass.met_keys(0)?.rows());
-    let expected = attention(&queries, &keys, &config);
+    let expected = attention(&queries, &keys, &config)?;
     let found = pass.at(0, Site::Pattern)?;
     let (size, bound) = (tokens * tokens, 1e-5f64.max(subject.kv_bound()));
     for head in 0..config.heads {

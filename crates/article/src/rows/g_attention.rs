@@ -41,7 +41,7 @@ fn scored(subject: &mut Subject, tally: &mut Tally) -> Seen {
 fn expected_weights(subject: &mut Subject, layer: usize) -> Result<Vec<f64>, Stop> {
     let pass = subject.prefill()?;
     let (queries, keys) = (pass.met_queries(layer)?.rows(), pass.met_keys(layer)?.rows());
-    Ok(attention(&queries, &keys, &subject.package.config))
+    attention(&queries, &keys, &subject.package.config)
 }
 
 fn weights(subject: &mut Subject, tally: &mut Tally) -> Seen {
@@ -142,7 +142,7 @@ fn by_hand(subject: &mut Subject, tally: &mut Tally) -> Seen {
     let x = oracle.norm(norm, &oracle.entered(&subject.prompt)?)?;
     let [queries, keys, _] = oracle.qkv(0, &x)?;
     let (queries, keys) = (oracle.placed(&queries, 0), oracle.placed(&keys, 0));
-    let expected = attention(&queries, &keys, &package.config);
+    let expected = attention(&queries, &keys, &package.config)?;
     let bound = oracle.bound(&oracle.qkv_parts(0))?.max(subject.kv_bound());
     tally.close("layer 0", &expected, &pass.at(0, Site::Pattern)?.values, bound)?;
     let last = subject.prompt.len() * subject.prompt.len() - subject.prompt.len();

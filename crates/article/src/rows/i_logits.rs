@@ -1,10 +1,12 @@
 //! From heads to logits.
 
+use std::sync::Arc;
+
 use engine::Site;
-use package::{Activation, LayerPart, Part};
+use package::{Activation, LayerPart, Package, Part};
 
 use crate::oracle::{Oracle, gelu, matrix_row, silu, softmax, wide};
-use crate::row::Check::{Drawn, Model, Real};
+use crate::row::Check::{Drawn, Model, Package as InPackage, Real};
 use crate::row::letters::{C, D, R, W};
 use crate::row::{Row, row};
 use crate::sampling::{by_the_same_row, greedy};
@@ -14,7 +16,7 @@ use crate::tally::{Seen, Stop, Tally};
 pub(super) const ROWS: &[Row] = &[
     row(82, &[C], "the heads' outputs are (1, 12, 4, 64)", Model(head_outputs)),
     row(83, &[C], "side by side they are (1, 4, 768)", Model(side_by_side)),
-    row(84, &[C], "W_O is (768, 768) and mixes the heads", Model(output_matrix)),
+    row(84, &[C], "W_O is (768, 768) and mixes the heads", InPackage(output_matrix)),
     row(85, &[C], "what it gives is (1, 4, 768)", Model(output_shape)),
     row(86, &[R], "attention's output is added to what came in", Model(first_residual)),
     row(87, &[R], "then the second norm, then the MLP", Model(second_norm)),
@@ -52,9 +54,8 @@ fn side_by_side(subject: &mut Subject, tally: &mut Tally) -> Seen {
     Ok("[1, 4, 768], 12 x 64 = 768".to_owned())
 }
 
-fn output_matrix(subject: &mut Subject, tally: &mut Tally) -> Seen {
-    let package = subject.package.clone();
-    let oracle = Oracle::new(&package);
+fn output_matrix(package: &Arc<Package>, tally: &mut Tally) -> Seen {
+    let oracle = Oracle::new(package);
     for layer in 0..package.config.layers {
         let matrix = oracle.matrix(Part::Layer(layer, LayerPart::AttentionOutput))?;
         tally.equal("inputs and outputs", &(768, 768), &(matrix.inputs, matrix.outputs))?;

@@ -135,7 +135,7 @@ fn meets(subject: &mut Subject, tally: &mut Tally) -> Seen {
         let keys = all(&old_key, &step.met_keys(layer)?.values);
         let old_value = |head, at| wide(before.values(layer, head, at..at + 1));
         let values = all(&old_value, &step.at(layer, Site::Value)?.values);
-        let expected = attention(&step.met_queries(layer)?.rows(), &keys, &config);
+        let expected = attention(&step.met_queries(layer)?.rows(), &keys, &config)?;
         let (found, bound) = (step.at(layer, Site::Pattern)?, subject.kv_bound());
         tally.close(format!("weights of layer {layer}"), &expected, &found.values, bound)?;
         for (head, weights) in expected.chunks_exact(tokens + 1).enumerate() {
