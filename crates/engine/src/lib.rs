@@ -71,7 +71,7 @@ pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
     MAX_RUNNING, StartError,
 };
-pub use reference::Reference;
+pub use reference::{Reference, dequantize};
 pub use request::{
     CHOICES_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX, LOGPROB_NEVER, Request,
     STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, Sampling, SubmitError, TOP_LOGPROBS_MAX,

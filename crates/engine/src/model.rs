@@ -14,7 +14,7 @@ use crate::taps::Taps;
 
 /// Raised by every change that can change a bit of K, V or logits, so that K/V which an older
 /// build has stored are not taken for this one's.
-const NUMERICS_REVISION: u32 = 1;
+const NUMERICS_REVISION: u32 = 2;
 
 /// One step's rows. Row `r` is `tokens[r]`, standing at `places[r]`; its keys and values are
 /// written there, layer by layer, before any row attends. Rows of one sequence may follow each
@@ -104,8 +104,11 @@ impl Model {
     pub fn numerics_id(&self, kv_type: KvType) -> String {
         let kv = kv_type_name(kv_type);
         let rope = self.config.rope.as_ref().map_or("none".to_owned(), |rope| format!("{rope:?}"));
-        let isa = self.team.isa().name();
-        format!("revision {NUMERICS_REVISION}, {isa}, activations i8/32, kv {kv}, rope {rope}")
+        let isa = self.team.isa();
+        let isa = if isa.has_bf16() { format!("{isa} with bf16") } else { isa.to_string() };
+        format!(
+            "revision {NUMERICS_REVISION}, {isa}, activations i8/32 or bf16, kv {kv}, rope {rope}"
+        )
     }
 
     /// Runs one step: writes the rows' K/V to `kv` and gives the logits of `batch.logit_rows`,

@@ -7,10 +7,15 @@
 use kernels::{ActivationRows, MatrixSource, PackedMatrix, RowOrder, Team, WeightType, matmul};
 use std::time::Instant;
 
-const TYPES: [(&str, WeightType); 6] = [
+const TYPES: [(&str, WeightType); 11] = [
     ("q4_1", WeightType::Q4_1),
     ("q4_0", WeightType::Q4_0),
     ("q8_0", WeightType::Q8_0),
+    ("q5_0", WeightType::Q5_0),
+    ("q5_1", WeightType::Q5_1),
+    ("q4_k", WeightType::Q4_K),
+    ("q5_k", WeightType::Q5_K),
+    ("q6_k", WeightType::Q6_K),
     ("f16", WeightType::F16),
     ("bf16", WeightType::BF16),
     ("f32", WeightType::F32),
@@ -46,6 +51,9 @@ fn measure(
     outputs: usize,
     inputs: usize,
 ) -> Result<(), Box<dyn std::error::Error>> {
+    if !inputs.is_multiple_of(weight_type.block_inputs()) {
+        return Ok(());
+    }
     let bytes = outputs * inputs / weight_type.block_inputs() * weight_type.block_bytes();
     // Any bytes will do, but not the slow numbers: 0x2c2c is a small f16.
     let stored = vec![0x2c; bytes];

@@ -95,6 +95,19 @@ impl Isa {
         }
     }
 
+    /// Whether bf16 weights are multiplied by an instruction of their own, which takes numbers
+    /// below 2^-126 for zero: with AVX-512 on processors that have AVX-512 BF16.
+    pub fn has_bf16(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            self == Isa::Avx512 && std::arch::is_x86_feature_detected!("avx512bf16")
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            false
+        }
+    }
+
     /// The name used in `REFRAIN_ISA` and in output: `scalar`, `avx2`,
     /// `avxvnni` or `avx512`.
     pub fn name(self) -> &'static str {

@@ -18,6 +18,7 @@ mod elementwise;
 mod isa;
 mod kv_store;
 mod kv_write;
+mod limits;
 mod logits;
 mod math;
 mod matmul;
@@ -38,6 +39,7 @@ pub use kv_store::{
     KvError, KvGeometry, KvStore, KvType, MAX_HEAD_DIM, PAGE_TOKENS, PageId, RowPlace,
 };
 pub use kv_write::store_kv;
+pub use limits::{Operation, bytes_per_s, operations_per_s};
 pub use logits::{argmax, log_softmax, log_sum_exp, softmax};
 pub use matmul::{matmul, matmul_batch_dependent};
 pub use norm::{layer_norm, rms_norm};

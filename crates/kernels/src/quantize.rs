@@ -13,7 +13,7 @@ const LEAST_MAGNITUDE: f32 = f32::from_bits((127 - 100) << 23);
 
 /// What multiplies the integer sum of one block of one row.
 #[derive(Clone, Copy, Default, Debug)]
-#[repr(C, align(16))]
+#[repr(C, align(32))]
 pub(crate) struct BlockScale {
     /// What one step of the bytes is worth.
     pub(crate) scale: f32,
@@ -21,14 +21,19 @@ pub(crate) struct BlockScale {
     pub(crate) scaled_sum: f32,
     /// The sum of the block's bytes, times -8.
     pub(crate) minus_8_sums: i32,
+    /// The sum of the block's bytes, times -16.
+    pub(crate) minus_16_sums: i32,
     /// The sum of the block's bytes, times -128.
     pub(crate) minus_128_sums: i32,
+    /// The sums of the first and of the last 16 bytes, times -32.
+    pub(crate) minus_32_sums: [i32; 2],
 }
 
 /// Rows of activations, ready to be multiplied by weights; kept between steps
 /// so that its memory is.
 ///
-/// For float weights the rows stay f32. For quantized weights each block of 32
+/// For f32 and f16 weights the rows stay f32; for bf16 weights they are rounded
+/// to bf16, ties to even. For quantized weights each block of 32
 /// values `x` of a row becomes bytes `round(x * 127 / max|x|)`, ties to even,
 /// and the f32 scale `max|x| / 127`: by the same code for one row and for
 /// many, so a row's bytes depend on that row alone. A block whose greatest
@@ -38,10 +43,32 @@ pub(crate) struct BlockScale {
 pub struct ActivationRows {
     rows: usize,
     inputs: usize,
-    quantized: bool,
+    format: Format,
     values: Vec<f32>,
+    /// Two bf16 values, the first in the low half; a zero follows an odd last one.
+    pairs: Vec<u32>,
     bytes: Vec<i8>,
     scales: Vec<BlockScale>,
+}
+
+/// What rows are rounded to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Format {
+    #[default]
+    F32,
+    Bf16,
+    Bytes,
+}
+
+impl Format {
+    /// The format that weights of a type are multiplied with.
+    fn of(weight_type: WeightType) -> Format {
+        match weight_type {
+            WeightType::F32 | WeightType::F16 => Format::F32,
+            WeightType::BF16 => Format::Bf16,
+            _ => Format::Bytes,
+        }
+    }
 }
 
 impl ActivationRows {
@@ -62,7 +89,7 @@ impl ActivationRows {
 
     /// Whether weights of this type can multiply the rows.
     pub fn suits(&self, weight_type: WeightType) -> bool {
-        self.quantized == weight_type.is_quantized()
+        self.format == Format::of(weight_type)
     }
 
     /// Replaces the rows by those of `x`, `rows` times `inputs` values, for
@@ -81,12 +108,33 @@ impl ActivationRows {
     ) {
         assert_eq!(x.len(), rows * inputs, "rows times inputs");
         assert!(inputs.is_multiple_of(weight_type.block_inputs()), "whole blocks");
-        (self.rows, self.inputs, self.quantized) = (rows, inputs, weight_type.is_quantized());
-        if !self.quantized {
-            self.values.clear();
-            self.values.extend_from_slice(x);
-            return;
+        (self.rows, self.inputs, self.format) = (rows, inputs, Format::of(weight_type));
+        match self.format {
+            Format::F32 => {
+                self.values.clear();
+                self.values.extend_from_slice(x);
+            }
+            Format::Bf16 => self.set_pairs(team, x),
+            Format::Bytes => self.set_bytes(team, x),
         }
+    }
+
+    fn set_pairs(&mut self, team: &Team, x: &[f32]) {
+        let pairs = self.inputs.div_ceil(2);
+        self.pairs.resize(self.rows * pairs, 0);
+        let (to, inputs) = (Disjoint::new(&mut self.pairs), self.inputs);
+        let round = |rows: std::ops::Range<usize>| {
+            // SAFETY: the rows of different workers do not overlap.
+            let pairs = unsafe { to.part(rows.start * pairs..rows.end * pairs) };
+            dispatch(team.isa(), Round { x: &x[rows.start * inputs..], inputs, pairs });
+        };
+        if x.len() < ALONE_VALUES {
+            return round(0..self.rows);
+        }
+        team.run_ranges(self.rows, |_, rows| round(rows));
+    }
+
+    fn set_bytes(&mut self, team: &Team, x: &[f32]) {
         let blocks = x.len() / BLOCK_INPUTS;
         self.bytes.resize(x.len(), 0);
         self.scales.resize(blocks, BlockScale::default());
@@ -105,15 +153,53 @@ impl ActivationRows {
         });
     }
 
-    /// The f32 rows; empty where they are quantized.
+    /// The f32 rows; empty where they are rounded.
     pub(crate) fn values(&self) -> &[f32] {
-        if self.quantized { &[] } else { &self.values }
+        if self.format == Format::F32 { &self.values } else { &[] }
     }
 
-    /// The quantized rows and their scales; empty where they are f32.
-    pub(crate) fn quantized(&self) -> (&[i8], &[BlockScale]) {
-        if self.quantized { (&self.bytes, &self.scales) } else { (&[], &[]) }
+    /// The bf16 rows in pairs; empty where they are something else.
+    pub(crate) fn pairs(&self) -> &[u32] {
+        if self.format == Format::Bf16 { &self.pairs } else { &[] }
     }
+
+    /// The quantized rows and their scales; empty where they are not quantized.
+    pub(crate) fn quantized(&self) -> (&[i8], &[BlockScale]) {
+        if self.format == Format::Bytes { (&self.bytes, &self.scales) } else { (&[], &[]) }
+    }
+}
+
+/// Rounds rows to bf16.
+struct Round<'a> {
+    x: &'a [f32],
+    inputs: usize,
+    pairs: &'a mut [u32],
+}
+
+impl Kernel for Round<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let rows = self.pairs.chunks_exact_mut(self.inputs.div_ceil(2).max(1));
+        for (pairs, x) in rows.zip(self.x.chunks_exact(self.inputs.max(1))) {
+            let (whole, rest) = x.as_chunks::<2>();
+            for (pair, [low, high]) in pairs.iter_mut().zip(whole) {
+                *pair = bf16_bits(*low) | bf16_bits(*high) << 16;
+            }
+            if let ([last], Some(pair)) = (rest, pairs.last_mut()) {
+                *pair = bf16_bits(*last);
+            }
+        }
+    }
+}
+
+/// To bfloat16, ties to even; a NaN stays one.
+#[inline(always)]
+fn bf16_bits(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
 }
 
 /// Quantizes whole blocks.
@@ -154,7 +240,8 @@ fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
     };
     let low = bound(s, s.mul(low, s.splat(inverse)));
     let high = bound(s, s.mul(high, s.splat(inverse)));
-    let sum = s.reduce_add_i32(s.add_i32(low, high));
+    let sums = [s.reduce_add_i32(low), s.reduce_add_i32(high)];
+    let sum = sums[0] + sums[1];
     assert!(bytes.len() >= BLOCK_INPUTS);
     // SAFETY: `bytes` has 32 elements.
     unsafe {
@@ -165,7 +252,9 @@ fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
         scale,
         scaled_sum: scale * sum as f32,
         minus_8_sums: -8 * sum,
+        minus_16_sums: -16 * sum,
         minus_128_sums: -128 * sum,
+        minus_32_sums: [-32 * sums[0], -32 * sums[1]],
     }
 }
 

@@ -1,6 +1,6 @@
 //! How weights are stored in files, and what a matrix to be packed looks like.
 
-/// Inputs that share one scale in the quantized types.
+/// Inputs whose activations share one scale, where weights are quantized.
 pub(crate) const BLOCK_INPUTS: usize = 32;
 
 /// The types that weights may have, as in files of the GGUF format.
@@ -20,27 +20,48 @@ pub enum WeightType {
     /// Per 32 inputs an f16 scale `d`, an f16 minimum `m` and 4-bit numbers
     /// `q`: `d * q + m`.
     Q4_1,
+    /// As `Q4_0` with 5-bit numbers: `d * (q - 16)`.
+    Q5_0,
+    /// As `Q4_1` with 5-bit numbers.
+    Q5_1,
+    /// Per 256 inputs two f16 numbers `d` and `m`, per 32 of them a 6-bit scale
+    /// `s` and a 6-bit minimum `t`, and 4-bit numbers `q`: `d * s * q - m * t`.
+    Q4_K,
+    /// As `Q4_K` with 5-bit numbers.
+    Q5_K,
+    /// Per 256 inputs an f16 number `d`, per 16 of them a signed byte `s`, and
+    /// 6-bit numbers `q`: `d * s * (q - 32)`.
+    Q6_K,
 }
 
 impl WeightType {
-    /// Whether 32 inputs share a scale, so that activations are quantized too.
-    pub fn is_quantized(self) -> bool {
-        matches!(self, WeightType::Q8_0 | WeightType::Q4_0 | WeightType::Q4_1)
+    /// Whether inputs share a scale, so that activations are quantized too.
+    pub const fn is_quantized(self) -> bool {
+        !matches!(self, WeightType::F32 | WeightType::F16 | WeightType::BF16)
     }
 
-    /// Inputs that are stored together: 32 if quantized, else 1.
-    pub fn block_inputs(self) -> usize {
-        if self.is_quantized() { BLOCK_INPUTS } else { 1 }
+    /// Inputs that are stored together: 32 or 256 if quantized, else 1.
+    pub const fn block_inputs(self) -> usize {
+        match self {
+            WeightType::F32 | WeightType::F16 | WeightType::BF16 => 1,
+            WeightType::Q4_K | WeightType::Q5_K | WeightType::Q6_K => 256,
+            _ => BLOCK_INPUTS,
+        }
     }
 
     /// Bytes of one block of inputs in a file.
-    pub fn block_bytes(self) -> usize {
+    pub const fn block_bytes(self) -> usize {
         match self {
             WeightType::F32 => 4,
             WeightType::F16 | WeightType::BF16 => 2,
             WeightType::Q8_0 => 2 + 32,
             WeightType::Q4_0 => 2 + 16,
             WeightType::Q4_1 => 2 + 2 + 16,
+            WeightType::Q5_0 => 2 + 4 + 16,
+            WeightType::Q5_1 => 2 + 2 + 4 + 16,
+            WeightType::Q4_K => 2 + 2 + 12 + 128,
+            WeightType::Q5_K => 2 + 2 + 12 + 32 + 128,
+            WeightType::Q6_K => 128 + 64 + 16 + 2,
         }
     }
 }

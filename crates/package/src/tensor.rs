@@ -1,7 +1,8 @@
 //! How a tensor lies in a file: element types, shapes, and the order of a matrix's numbers.
 
-/// The element types that the project computes with. Block types hold 32 weights.
+/// The element types that the project computes with. Block types hold 32 or 256 weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(non_camel_case_types)] // The format's own names.
 pub enum DType {
     /// IEEE single precision.
     F32,
@@ -15,6 +16,18 @@ pub enum DType {
     Q4_0,
     /// Blocks of 32: f16 scale and minimum, and 32 four-bit numbers.
     Q4_1,
+    /// Blocks of 32: an f16 scale and 32 five-bit numbers, minus 16.
+    Q5_0,
+    /// Blocks of 32: f16 scale and minimum, and 32 five-bit numbers.
+    Q5_1,
+    /// Blocks of 256: f16 scale and minimum, six bits for each of both in each 32 numbers, and 256
+    /// four-bit numbers.
+    Q4_K,
+    /// As `Q4_K`, with five-bit numbers.
+    Q5_K,
+    /// Blocks of 256: an f16 scale, eight bits for it in each 16 numbers, and 256 six-bit numbers,
+    /// minus 32.
+    Q6_K,
 }
 
 impl DType {
@@ -22,7 +35,8 @@ impl DType {
     pub fn block_elements(self) -> usize {
         match self {
             DType::F32 | DType::F16 | DType::BF16 => 1,
-            DType::Q8_0 | DType::Q4_0 | DType::Q4_1 => 32,
+            DType::Q8_0 | DType::Q4_0 | DType::Q4_1 | DType::Q5_0 | DType::Q5_1 => 32,
+            DType::Q4_K | DType::Q5_K | DType::Q6_K => 256,
         }
     }
 
@@ -34,6 +48,11 @@ impl DType {
             DType::Q8_0 => 34,
             DType::Q4_0 => 18,
             DType::Q4_1 => 20,
+            DType::Q5_0 => 22,
+            DType::Q5_1 => 24,
+            DType::Q4_K => 144,
+            DType::Q5_K => 176,
+            DType::Q6_K => 210,
         }
     }
 
@@ -46,6 +65,11 @@ impl DType {
             DType::Q8_0 => "Q8_0",
             DType::Q4_0 => "Q4_0",
             DType::Q4_1 => "Q4_1",
+            DType::Q5_0 => "Q5_0",
+            DType::Q5_1 => "Q5_1",
+            DType::Q4_K => "Q4_K",
+            DType::Q5_K => "Q5_K",
+            DType::Q6_K => "Q6_K",
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Weights as numbers, and products with them.
 
-use half::{bf16, f16};
-use package::{DType, Matrix, RowOrder, Tensor};
+use package::{Matrix, RowOrder, Tensor};
 use rayon::prelude::*;
 
 use super::Rows;
@@ -18,41 +17,7 @@ pub(crate) fn wide(numbers: &[f32]) -> Vec<f64> {
 fn read(tensor: &Tensor, start: usize, count: usize) -> Vec<f64> {
     let (elements, size) = (tensor.dtype.block_elements(), tensor.dtype.block_bytes());
     let bytes = &tensor.bytes[start / elements * size..][..count.div_ceil(elements) * size];
-    let mut numbers = Vec::with_capacity(count);
-    for block in bytes.chunks_exact(size) {
-        read_block(tensor.dtype, block, &mut numbers);
-    }
-    numbers
-}
-
-/// Appends the numbers of one block.
-fn read_block(dtype: DType, bytes: &[u8], numbers: &mut Vec<f64>) {
-    let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64();
-    match dtype {
-        DType::F32 => {
-            numbers.push(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).into());
-        }
-        DType::F16 => numbers.push(half(0)),
-        DType::BF16 => numbers.push(bf16::from_le_bytes([bytes[0], bytes[1]]).to_f64()),
-        DType::Q8_0 => {
-            let scale = half(0);
-            let signed = bytes[2..].iter().map(|byte| f64::from(byte.cast_signed()));
-            numbers.extend(signed.map(|number| scale * number));
-        }
-        // The first 16 numbers of a block are the low halves of its bytes.
-        DType::Q4_0 => {
-            let scale = half(0);
-            let low = bytes[2..].iter().map(|byte| byte & 15);
-            let all = low.chain(bytes[2..].iter().map(|byte| byte >> 4));
-            numbers.extend(all.map(|number| scale * (f64::from(number) - 8.0)));
-        }
-        DType::Q4_1 => {
-            let (scale, least) = (half(0), half(2));
-            let low = bytes[4..].iter().map(|byte| byte & 15);
-            let all = low.chain(bytes[4..].iter().map(|byte| byte >> 4));
-            numbers.extend(all.map(|number| scale * f64::from(number) + least));
-        }
-    }
+    wide(&engine::dequantize(tensor.dtype, bytes))
 }
 
 /// Where the row of an output is stored.

@@ -130,5 +130,10 @@ pub(crate) fn weight_type(dtype: DType) -> WeightType {
         DType::Q8_0 => WeightType::Q8_0,
         DType::Q4_0 => WeightType::Q4_0,
         DType::Q4_1 => WeightType::Q4_1,
+        DType::Q5_0 => WeightType::Q5_0,
+        DType::Q5_1 => WeightType::Q5_1,
+        DType::Q4_K => WeightType::Q4_K,
+        DType::Q5_K => WeightType::Q5_K,
+        DType::Q6_K => WeightType::Q6_K,
     }
 }

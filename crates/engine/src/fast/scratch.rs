@@ -17,15 +17,19 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A matrix with unspecified content: the smallest spare buffer that holds it, else the
-    /// largest, enlarged.
+    /// A matrix with unspecified content: a spare buffer of just its size, else the smallest that
+    /// holds it, else the largest, enlarged. (What a buffer grows by is cleared.)
     pub(crate) fn take(&mut self, rows: usize, width: usize) -> Rows {
         let needed = rows * width;
-        let fits = |buffer: &Vec<f32>| buffer.capacity() >= needed;
-        let capacity = |&at: &usize| self.spare[at].capacity();
-        let all = 0..self.spare.len();
-        let smallest = all.clone().filter(|&at| fits(&self.spare[at])).min_by_key(capacity);
-        let best = smallest.or_else(|| all.max_by_key(capacity));
+        let unfit = |&at: &usize| {
+            let (length, capacity) = (self.spare[at].len(), self.spare[at].capacity());
+            match capacity {
+                _ if length == needed => (0, 0),
+                _ if capacity >= needed => (1, capacity),
+                _ => (2, usize::MAX - capacity),
+            }
+        };
+        let best = (0..self.spare.len()).min_by_key(unfit);
         let buffer = best.map(|at| self.spare.swap_remove(at)).unwrap_or_default();
         Rows::over(buffer, rows, width)
     }

@@ -7,6 +7,8 @@
 mod dequantize;
 mod math;
 
+pub use dequantize::dequantize;
+
 use package::{Config, Package, Part, Rope, Suffix, Weights};
 use rayon::prelude::*;
 

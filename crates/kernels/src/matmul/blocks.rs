@@ -1,32 +1,28 @@
 //! Tiles of quantized weights: integer dot products of blocks of 32 inputs.
 
-use super::tile::{Part, Typed};
-use crate::packed::{PANEL_OUTPUTS, head_bytes};
+use super::tile::{Part, Tile, Typed};
+use crate::packed::{Layout, PartHead};
 use crate::quantize::BlockScale;
 use crate::simd::{Kernel, Simd};
 use crate::weights::{BLOCK_INPUTS, WeightType};
-use std::ops::Range;
 
 /// How far ahead of their use weights are asked for: about what one core
 /// receives from memory during the latency of a read.
 const PREFETCH_BYTES: usize = 2560;
 
-#[derive(Clone, Copy)]
-pub(super) struct Q8_0;
-#[derive(Clone, Copy)]
-pub(super) struct Q4_0;
-#[derive(Clone, Copy)]
-pub(super) struct Q4_1;
+/// Names the quantized types for the compiler.
+macro_rules! types {
+    ($($name:ident),+) => {$(
+        #[derive(Clone, Copy)]
+        #[allow(non_camel_case_types)] // As in `WeightType`.
+        pub(super) struct $name;
 
-impl Typed for Q8_0 {
-    const TYPE: WeightType = WeightType::Q8_0;
+        impl Typed for $name {
+            const TYPE: WeightType = WeightType::$name;
+        }
+    )+};
 }
-impl Typed for Q4_0 {
-    const TYPE: WeightType = WeightType::Q4_0;
-}
-impl Typed for Q4_1 {
-    const TYPE: WeightType = WeightType::Q4_1;
-}
+types!(Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K);
 
 /// All rows times some panels of weights of type `T`.
 pub(super) struct OfBlocks<'a, T>(pub(super) Part<'a>, pub(super) T);
@@ -37,150 +33,236 @@ impl<T: Typed> Kernel for OfBlocks<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let part = &self.0;
-        for tile in 0..part.tiles(S::TILE_ROWS) {
-            let (rows, panels) = part.tile(tile, S::TILE_ROWS);
+        let tiles = part.tiles(S::TILE_ROWS);
+        for index in 0..tiles.count() {
+            let tile = tiles.tile(index);
             // Larger tiles than the set has registers for are not compiled.
-            match rows.len() {
-                1 => group::<S, T, 1>(s, part, rows, panels),
-                2 => group::<S, T, 2>(s, part, rows, panels),
-                3 => group::<S, T, 3>(s, part, rows, panels),
-                4 => group::<S, T, 4>(s, part, rows, panels),
-                5 if S::TILE_ROWS >= 5 => group::<S, T, 5>(s, part, rows, panels),
-                6 if S::TILE_ROWS >= 6 => group::<S, T, 6>(s, part, rows, panels),
-                7 if S::TILE_ROWS >= 7 => group::<S, T, 7>(s, part, rows, panels),
-                8 if S::TILE_ROWS >= 8 => group::<S, T, 8>(s, part, rows, panels),
+            match tile.rows.len() {
+                1 => panels::<S, T, 1>(s, part, &tile),
+                2 => panels::<S, T, 2>(s, part, &tile),
+                3 => panels::<S, T, 3>(s, part, &tile),
+                4 => panels::<S, T, 4>(s, part, &tile),
+                5 if S::TILE_ROWS >= 5 => panels::<S, T, 5>(s, part, &tile),
+                6 if S::TILE_ROWS >= 6 => panels::<S, T, 6>(s, part, &tile),
+                7 if S::TILE_ROWS >= 7 => panels::<S, T, 7>(s, part, &tile),
+                8 if S::TILE_ROWS >= 8 => panels::<S, T, 8>(s, part, &tile),
                 _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
             }
         }
     }
 }
 
-/// `ROWS` rows times a group of panels.
+/// The `ROWS` rows of a tile times its panels.
 #[inline(always)]
-fn group<S: Simd, T: Typed, const ROWS: usize>(
-    s: S,
-    part: &Part<'_>,
-    rows: Range<usize>,
-    panels: Range<usize>,
-) {
-    for panel in panels {
-        tile::<S, T, ROWS>(s, part, rows.start, panel);
+fn panels<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
+    for panel in tile.panels.clone() {
+        panel_tile::<S, T, ROWS>(s, part, tile, panel);
     }
 }
 
-/// `ROWS` rows from `row` on times one panel.
+/// The `ROWS` rows of a tile times one panel.
 #[inline(always)]
-fn tile<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, row: usize, panel: usize) {
+fn panel_tile<S: Simd, T: Typed, const ROWS: usize>(
+    s: S,
+    part: &Part<'_>,
+    tile: &Tile,
+    panel: usize,
+) {
+    let layout = const { Layout::of(T::TYPE) };
+    let row = tile.rows.start;
     let inputs = part.weights.inputs();
     let blocks = inputs / BLOCK_INPUTS;
     let (bytes, scales) = part.input.quantized();
     let bytes = &bytes[row * inputs..][..ROWS * inputs];
     let scales = &scales[row * blocks..][..ROWS * blocks];
+    let range = |input: usize| input / (layout.parts * BLOCK_INPUTS) * layout.block_bytes();
     let weights = part.panel_bytes(panel, 1);
-    let block_bytes = T::TYPE.block_bytes() * PANEL_OUTPUTS;
-    assert_eq!(weights.len(), blocks * block_bytes);
+    assert_eq!(weights.len(), range(inputs));
+    let weights = &weights[range(tile.inputs.start)..range(tile.inputs.end)];
+    let first = tile.inputs.start / BLOCK_INPUTS;
     let mut sums = [s.splat(0.0); ROWS];
-    for block in 0..blocks {
-        // SAFETY: block `block` lies within the panel, whose length was
-        // checked, and in each of the `ROWS` rows of `inputs` bytes and
-        // `blocks` scales, which were sliced above.
+    for (r, sum) in sums.iter_mut().enumerate() {
+        *sum = part.begin(s, tile, row + r, panel);
+    }
+    for (block, weights) in weights.chunks_exact(layout.block_bytes()).enumerate() {
+        // SAFETY: a block starts with 16 scales, then 16 minimums if the layout says so; part
+        // `at` of it lies within the block, and its activations in each of the `ROWS` rows of
+        // `inputs` bytes and `blocks` scales, which were sliced above.
         unsafe {
-            let at = Block {
-                weights: weights.as_ptr().add(block * block_bytes),
-                bytes: bytes.as_ptr().add(block * BLOCK_INPUTS),
-                scales: scales.as_ptr().add(block),
-                blocks,
+            let scale = s.load_f16(weights.as_ptr().cast());
+            let minimum = if layout.minimum {
+                s.load_f16(weights.as_ptr().add(32).cast())
+            } else {
+                s.splat(0.0)
             };
-            if row == 0 {
-                at.prefetch::<S, T>(s);
+            for at in 0..layout.parts {
+                let first = first + block * layout.parts + at;
+                let offset = layout.head_bytes() + at * layout.part_bytes();
+                let part = BlockPart {
+                    weights: weights.as_ptr().add(offset),
+                    bytes: bytes.as_ptr().add(first * BLOCK_INPUTS),
+                    scales: scales.as_ptr().add(first),
+                    blocks,
+                };
+                if row == 0 {
+                    part.prefetch::<S, T>(s);
+                }
+                part.add::<S, T, ROWS>(s, scale, minimum, &mut sums);
             }
-            at.add::<S, T, ROWS>(s, &mut sums);
         }
     }
-    for (tile_row, sum) in sums.iter().enumerate() {
-        part.write(s, row + tile_row, panel, *sum);
+    for (r, sum) in sums.iter().enumerate() {
+        part.end(s, tile, row + r, panel, *sum);
     }
 }
 
-/// Where one block of inputs lies in a panel and the first row of a tile.
+/// Where 32 inputs lie in a panel and in the first row of a tile.
 #[derive(Clone, Copy)]
-struct Block {
+struct BlockPart {
     weights: *const u8,
     bytes: *const i8,
     scales: *const BlockScale,
-    /// Blocks of a row, of [`BLOCK_INPUTS`] bytes and one scale each.
+    /// Blocks of a row of activations, of [`BLOCK_INPUTS`] bytes and one scale each.
     blocks: usize,
 }
 
-impl Block {
+impl BlockPart {
     /// Asks for weights that are needed soon, which need not exist.
     #[inline(always)]
     fn prefetch<S: Simd, T: Typed>(self, s: S) {
         let mut at = 0;
-        while at < T::TYPE.block_bytes() * PANEL_OUTPUTS {
+        while at < const { Layout::of(T::TYPE).part_bytes() } {
             s.prefetch(self.weights.wrapping_add(PREFETCH_BYTES + at));
             at += 64;
         }
     }
 
-    /// Adds the block's products to the sums.
+    /// Adds the products to the sums.
     ///
     /// # Safety
-    /// The block must exist in a panel of type `T` and in `ROWS` rows.
+    /// The part must exist in a panel of type `T` and in `ROWS` rows.
     #[inline(always)]
-    unsafe fn add<S: Simd, T: Typed, const ROWS: usize>(self, s: S, sums: &mut [S::F32; ROWS]) {
-        // SAFETY: the caller vouches for the block; it starts with 16 scales,
-        // then 16 minimums if it has any, and each row has a scale for it.
+    unsafe fn add<S: Simd, T: Typed, const ROWS: usize>(
+        self,
+        s: S,
+        scale: S::F32,
+        minimum: S::F32,
+        sums: &mut [S::F32; ROWS],
+    ) {
+        let layout = const { Layout::of(T::TYPE) };
+        let (mut scales, mut minimum) = ([scale; 2], minimum);
+        // SAFETY: the caller vouches for the part, whose head is what the layout says, and for a
+        // scale of each row.
         unsafe {
-            let dots = self.dots::<S, T, ROWS>(s);
-            let d = s.load_f16(self.weights.cast());
+            let second = self.weights.add(16);
+            match layout.part_head {
+                PartHead::Nothing => {}
+                PartHead::ScalesAndMinimums => {
+                    scales[0] = s.mul(scale, s.to_f32(s.load_u8(self.weights)));
+                    minimum = s.mul(minimum, s.to_f32(s.load_u8(second)));
+                }
+                PartHead::TwoScales => {
+                    scales[0] = s.mul(scale, s.to_f32(s.load_i8(self.weights.cast())));
+                    scales[1] = s.mul(scale, s.to_f32(s.load_i8(second.cast())));
+                }
+            }
+            let halves = matches!(layout.part_head, PartHead::TwoScales);
+            let dots = self.dots::<S, T, ROWS>(s, halves);
             for row in 0..ROWS {
-                let scale = &*self.scales.add(row * self.blocks);
-                let step = s.mul(d, s.splat(scale.scale));
-                sums[row] = s.mul_add(s.to_f32(dots[row]), step, sums[row]);
-                if matches!(T::TYPE, WeightType::Q4_1) {
-                    let minimum = s.load_f16(self.weights.add(32).cast());
-                    sums[row] = s.mul_add(minimum, s.splat(scale.scaled_sum), sums[row]);
+                let activation = &*self.scales.add(row * self.blocks);
+                let step = s.splat(activation.scale);
+                let of = s.mul(scales[0], step);
+                sums[row] = s.mul_add(s.to_f32(dots[row][0]), of, sums[row]);
+                if halves {
+                    let of = s.mul(scales[1], step);
+                    sums[row] = s.mul_add(s.to_f32(dots[row][1]), of, sums[row]);
+                }
+                if layout.minimum {
+                    sums[row] = s.mul_add(minimum, s.splat(activation.scaled_sum), sums[row]);
                 }
             }
         }
     }
 
-    /// The exact sums of products of integers.
+    /// The exact sums of products of integers: of all inputs, or if `halves` of the first and of
+    /// the last 16.
     ///
     /// # Safety
-    /// As [`add`](Block::add).
+    /// As [`add`](BlockPart::add).
     #[inline(always)]
-    unsafe fn dots<S: Simd, T: Typed, const ROWS: usize>(self, s: S) -> [S::I32; ROWS] {
-        let mut dots = [s.splat_i32(0); ROWS];
-        for (row, dot) in dots.iter_mut().enumerate() {
+    unsafe fn dots<S: Simd, T: Typed, const ROWS: usize>(
+        self,
+        s: S,
+        halves: bool,
+    ) -> [[S::I32; 2]; ROWS] {
+        let layout = const { Layout::of(T::TYPE) };
+        let mut dots = [[s.splat_i32(0); 2]; ROWS];
+        for (row, [first, second]) in dots.iter_mut().enumerate() {
             // SAFETY: the caller vouches for the rows.
-            let scale = unsafe { &*self.scales.add(row * self.blocks) };
+            let activation = unsafe { &*self.scales.add(row * self.blocks) };
             match T::TYPE {
-                WeightType::Q8_0 if S::OFFSET_W8 => *dot = s.splat_i32(scale.minus_128_sums),
-                WeightType::Q4_0 => *dot = s.splat_i32(scale.minus_8_sums),
+                WeightType::Q8_0 if S::OFFSET_W8 => {
+                    *first = s.splat_i32(activation.minus_128_sums);
+                }
+                WeightType::Q4_0 => *first = s.splat_i32(activation.minus_8_sums),
+                WeightType::Q5_0 => *first = s.splat_i32(activation.minus_16_sums),
+                WeightType::Q6_K => {
+                    *first = s.splat_i32(activation.minus_32_sums[0]);
+                    *second = s.splat_i32(activation.minus_32_sums[1]);
+                }
                 _ => {}
             }
         }
         let stride = self.blocks * BLOCK_INPUTS;
-        let whole_bytes = matches!(T::TYPE, WeightType::Q8_0);
-        for group in 0..if whole_bytes { 8 } else { 4 } {
-            // SAFETY: the groups of 64 bytes follow the head of the block, and
-            // each row has 32 bytes for it.
+        for group in 0..if layout.bits == 8 { 8 } else { 4 } {
+            // SAFETY: the groups of 64 bytes follow the head of the part, and each row has 32
+            // bytes for it.
             unsafe {
-                let w = s.load_bytes(self.weights.add(head_bytes(T::TYPE) + group * 64));
-                let (low, high) = (s.low_nibbles(w), s.high_nibbles(w));
-                for (row, dot) in dots.iter_mut().enumerate() {
-                    let x = self.bytes.add(row * stride + group * 4);
-                    if whole_bytes {
+                if layout.bits == 8 {
+                    let w = s.load_bytes(self.group(layout, group));
+                    for (row, [dot, _]) in dots.iter_mut().enumerate() {
+                        let x = self.bytes.add(row * stride + group * 4);
                         *dot = s.dot_w8_i8(*dot, w, x);
-                    } else {
-                        *dot = s.dot_u7_i8(*dot, low, x);
-                        *dot = s.dot_u7_i8(*dot, high, x.add(16));
                     }
+                    continue;
+                }
+                let [low, high] = self.numbers(s, layout, group);
+                let second = usize::from(halves);
+                for (row, dots) in dots.iter_mut().enumerate() {
+                    let x = self.bytes.add(row * stride + group * 4);
+                    dots[0] = s.dot_u7_i8(dots[0], low, x);
+                    dots[second] = s.dot_u7_i8(dots[second], high, x.add(16));
                 }
             }
         }
         dots
+    }
+
+    /// Where group `group` begins.
+    #[inline(always)]
+    fn group(self, layout: Layout, group: usize) -> *const u8 {
+        self.weights.wrapping_add(layout.part_head_bytes() + group * 64)
+    }
+
+    /// The numbers of four of the first 16 inputs and of four of the last, of group `group`.
+    ///
+    /// # Safety
+    /// As [`add`](BlockPart::add).
+    #[inline(always)]
+    unsafe fn numbers<S: Simd>(self, s: S, layout: Layout, group: usize) -> [S::Bytes; 2] {
+        // SAFETY: the layout has four groups, and one or two of higher bits.
+        unsafe {
+            let w = s.load_bytes(self.group(layout, group));
+            let (low, high) = (s.low_nibbles(w), s.high_nibbles(w));
+            let (bits, mask) = match layout.bits {
+                5 => (s.words_down(s.load_bytes(self.group(layout, 4)), group as u32), 0x10),
+                6 => {
+                    let bits = s.load_bytes(self.group(layout, 4 + group / 2));
+                    (s.words_down(bits, group as u32 % 2 * 2), 0x30)
+                }
+                _ => return [low, high],
+            };
+            [s.or_masked(low, bits, mask), s.or_masked(high, s.words_up_4(bits), mask)]
+        }
     }
 }

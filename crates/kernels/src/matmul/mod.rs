@@ -4,20 +4,22 @@
 //! in one accumulator, whatever else is computed in the same call: tiles
 //! differ only in how many such sums run side by side, and workers only in
 //! which outputs they take. For quantized weights a block of 32 inputs is
-//! first summed exactly, in integers.
+//! first summed exactly, in integers; in Q6_K each half of it.
 
 mod blocks;
 mod floats;
+mod pairs;
 mod tile;
 
 use crate::disjoint::Disjoint;
 use crate::packed::PackedMatrix;
 use crate::quantize::ActivationRows;
-use crate::simd::dispatch;
+use crate::simd::{dispatch, dispatch_bf16};
 use crate::team::Team;
 use crate::weights::WeightType;
-use blocks::{OfBlocks, Q4_0, Q4_1, Q8_0};
-use floats::{BF16, F16, F32, OfFloats};
+use blocks::{OfBlocks, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
+use floats::{F16, F32, OfFloats};
+use pairs::OfPairs;
 use tile::Part;
 
 /// `out = input * weights`, plus the bias if the weights have one; `out` has
@@ -39,10 +41,15 @@ pub fn matmul(team: &Team, weights: &PackedMatrix, input: &ActivationRows, out: 
         match weights.weight_type() {
             WeightType::F32 => dispatch(team.isa(), OfFloats(part, F32)),
             WeightType::F16 => dispatch(team.isa(), OfFloats(part, F16)),
-            WeightType::BF16 => dispatch(team.isa(), OfFloats(part, BF16)),
+            WeightType::BF16 => dispatch_bf16(team.isa(), OfPairs(part)),
             WeightType::Q8_0 => dispatch(team.isa(), OfBlocks(part, Q8_0)),
             WeightType::Q4_0 => dispatch(team.isa(), OfBlocks(part, Q4_0)),
             WeightType::Q4_1 => dispatch(team.isa(), OfBlocks(part, Q4_1)),
+            WeightType::Q5_0 => dispatch(team.isa(), OfBlocks(part, Q5_0)),
+            WeightType::Q5_1 => dispatch(team.isa(), OfBlocks(part, Q5_1)),
+            WeightType::Q4_K => dispatch(team.isa(), OfBlocks(part, Q4_K)),
+            WeightType::Q5_K => dispatch(team.isa(), OfBlocks(part, Q5_K)),
+            WeightType::Q6_K => dispatch(team.isa(), OfBlocks(part, Q6_K)),
         }
     });
 }

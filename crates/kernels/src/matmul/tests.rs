@@ -6,13 +6,18 @@ use crate::{Isa, MatrixSource, PackError, RowOrder};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-const TYPES: [WeightType; 6] = [
+const TYPES: [WeightType; 11] = [
     WeightType::F32,
     WeightType::F16,
     WeightType::BF16,
     WeightType::Q8_0,
     WeightType::Q4_0,
     WeightType::Q4_1,
+    WeightType::Q5_0,
+    WeightType::Q5_1,
+    WeightType::Q4_K,
+    WeightType::Q5_K,
+    WeightType::Q6_K,
 ];
 
 /// A small generator (xorshift64*), so that a seed gives a whole case.
@@ -29,6 +34,10 @@ impl Random {
     /// In -1 .. 1.
     fn number(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.bits() as u8).collect()
     }
 
     fn numbers(&mut self, count: usize) -> Vec<f32> {
@@ -62,6 +71,9 @@ impl Stored {
 
 /// Appends one random block as a file stores it, and what it stands for.
 fn random_block(random: &mut Random, kind: WeightType, bytes: &mut Vec<u8>, to: &mut Vec<f32>) {
+    if kind.block_inputs() == 256 {
+        return random_k_block(random, kind, bytes, to);
+    }
     let scale = f16::from_f32(random.number() * 0.1);
     let minimum = f16::from_f32(random.number());
     match kind {
@@ -88,25 +100,75 @@ fn random_block(random: &mut Random, kind: WeightType, bytes: &mut Vec<u8>, to: 
                 to.push(scale.to_f32() * f32::from(byte));
             }
         }
-        WeightType::Q4_0 | WeightType::Q4_1 => {
+        _ => {
             bytes.extend(scale.to_le_bytes());
-            let with_minimum = kind == WeightType::Q4_1;
+            let with_minimum = matches!(kind, WeightType::Q4_1 | WeightType::Q5_1);
             if with_minimum {
                 bytes.extend(minimum.to_le_bytes());
             }
-            let packed: Vec<u8> = (0..16).map(|_| random.bits() as u8).collect();
+            let fifth = if matches!(kind, WeightType::Q5_0 | WeightType::Q5_1) {
+                let fifth = random.bits();
+                bytes.extend(fifth.to_le_bytes());
+                Some(fifth)
+            } else {
+                None
+            };
+            let packed = random.bytes(16);
             let low = packed.iter().map(|byte| byte & 15);
             let high = packed.iter().map(|byte| byte >> 4);
-            to.extend(low.chain(high).map(|q| {
+            to.extend(low.chain(high).enumerate().map(|(i, q)| {
+                let q = q + fifth.map_or(0, |fifth| (fifth >> i & 1) as u8 * 16);
                 if with_minimum {
                     scale.to_f32() * f32::from(q) + minimum.to_f32()
                 } else {
-                    scale.to_f32() * (f32::from(q) - 8.0)
+                    scale.to_f32() * (f32::from(q) - if fifth.is_some() { 16.0 } else { 8.0 })
                 }
             }));
             bytes.extend(packed);
         }
     }
+}
+
+/// As `random_block`, of 256 inputs.
+fn random_k_block(random: &mut Random, kind: WeightType, bytes: &mut Vec<u8>, to: &mut Vec<f32>) {
+    let scale = f16::from_f32(random.number() * 0.005);
+    if kind == WeightType::Q6_K {
+        let (low, high, scales) = (random.bytes(128), random.bytes(64), random.bytes(16));
+        for i in 0..256 {
+            // Of each 128 numbers, the first 64 have the low halves, and 32 share two bits' places.
+            let (half, within) = (i / 128, i % 128);
+            let four = low[half * 64 + within % 64] >> (within / 64 * 4) & 15;
+            let two = high[half * 32 + within % 32] >> (within / 32 * 2) & 3;
+            let step = scale.to_f32() * f32::from(scales[i / 16] as i8);
+            to.push(step * (f32::from(four | two << 4) - 32.0));
+        }
+        [low, high, scales].iter().for_each(|part| bytes.extend(part));
+        return bytes.extend(scale.to_le_bytes());
+    }
+    let minimum = f16::from_f32(random.number() * 0.05);
+    bytes.extend(scale.to_le_bytes());
+    bytes.extend(minimum.to_le_bytes());
+    let sixes = random.bytes(12);
+    let fifths = if kind == WeightType::Q5_K { random.bytes(32) } else { vec![0; 32] };
+    let fours = random.bytes(128);
+    for i in 0..256 {
+        let part = i / 32;
+        let (s, m) = if part < 4 {
+            (sixes[part] % 64, sixes[part + 4] % 64)
+        } else {
+            let (s, m) = (sixes[part - 4] / 64, sixes[part] / 64);
+            (sixes[part + 4] % 16 + 16 * s, sixes[part + 4] / 16 + 16 * m)
+        };
+        let four = fours[part / 2 * 32 + i % 32] >> (part % 2 * 4) & 15;
+        let q = four + 16 * (fifths[i % 32] >> part & 1);
+        let step = scale.to_f32() * f32::from(s);
+        to.push(step * f32::from(q) - minimum.to_f32() * f32::from(m));
+    }
+    bytes.extend(sixes);
+    if kind == WeightType::Q5_K {
+        bytes.extend(fifths);
+    }
+    bytes.extend(fours);
 }
 
 fn stored(random: &mut Random, weight_type: WeightType, outputs: usize, inputs: usize) -> Stored {
@@ -120,8 +182,10 @@ fn stored(random: &mut Random, weight_type: WeightType, outputs: usize, inputs: 
 
 /// The rows as the kernel's documentation says that they are rounded.
 fn rounded(x: &[f32], weight_type: WeightType) -> Vec<f64> {
-    if !weight_type.is_quantized() {
-        return x.iter().map(|x| f64::from(*x)).collect();
+    match weight_type {
+        WeightType::F32 | WeightType::F16 => return x.iter().map(|x| f64::from(*x)).collect(),
+        WeightType::BF16 => return x.iter().map(|x| bf16::from_f32(*x).to_f64()).collect(),
+        _ => {}
     }
     let round = |block: &[f32]| {
         let greatest = block.iter().fold(0f32, |m, x| m.max(x.abs()));
@@ -179,9 +243,17 @@ proptest! {
         rows in 1usize..=40,
         threads in 1usize..=3,
         with_bias in any::<bool>(),
+        long in any::<bool>(),
     ) {
         let mut random = Random(seed);
-        let inputs = if kind.is_quantized() { blocks * 32 } else { blocks * 32 - odd };
+        let inputs = match kind.block_inputs() {
+            1 => blocks * 32 - odd,
+            256 => 256 * blocks.div_ceil(4),
+            _ => blocks * 32,
+        };
+        // Some with more inputs than are summed at once.
+        let (more, outputs) = if long { (1536, outputs / 8 + 1) } else { (0, outputs) };
+        let inputs = inputs + more;
         let matrix = stored(&mut random, kind, outputs, inputs);
         let bias = random.numbers(outputs);
         let bias = if with_bias { bias } else { vec![0.0; outputs] };
@@ -212,7 +284,7 @@ proptest! {
         interleaved in any::<bool>(),
     ) {
         let mut random = Random(seed);
-        let (head_dim, inputs) = (2 * half_head, 32 * blocks);
+        let (head_dim, inputs) = (2 * half_head, 32.max(kind.block_inputs()) * blocks);
         let mut expected: Vec<f32> = Vec::new();
         let parts: Vec<Stored> = heads.iter().map(|heads| {
             let mut part = stored(&mut random, kind, heads * head_dim, inputs);
@@ -256,10 +328,11 @@ proptest! {
         at in 0usize..64,
     ) {
         let mut random = Random(seed);
-        let matrix = stored(&mut random, kind, 20, 64);
-        let clean = random.numbers(9 * 64);
+        let inputs = 64.max(kind.block_inputs());
+        let matrix = stored(&mut random, kind, 20, inputs);
+        let clean = random.numbers(9 * inputs);
         let mut dirty = clean.clone();
-        dirty[4 * 64 + at] = bad;
+        dirty[4 * inputs + at] = bad;
         for isa in Isa::available() {
             let team = Team::with_isa(2, isa).unwrap();
             let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();

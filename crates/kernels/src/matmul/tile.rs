@@ -9,6 +9,9 @@ use std::ops::Range;
 
 /// Bytes of panels that stay in the second-level cache while all rows pass.
 const GROUP_BYTES: usize = 256 << 10;
+/// Inputs of a tile that stay in the first-level cache while a group of panels passes; whole
+/// blocks of every type.
+const CHUNK_INPUTS: usize = 1536;
 /// Panels of a group are a multiple of what a tile may take at once.
 const GROUP_PANELS: usize = 4;
 
@@ -25,26 +28,58 @@ pub(super) struct Part<'a> {
     pub(super) panels: Range<usize>,
 }
 
+/// Some rows, some panels, and some of the inputs, over which the sums go on.
+#[derive(Clone)]
+pub(super) struct Tile {
+    pub(super) rows: Range<usize>,
+    pub(super) panels: Range<usize>,
+    pub(super) inputs: Range<usize>,
+}
+
+/// The tiles of a part, in the order in which they are computed.
+pub(super) struct Tiles {
+    rows: usize,
+    row_tiles: usize,
+    panels: Range<usize>,
+    /// Panels of a group.
+    group: usize,
+    inputs: usize,
+    /// Inputs of a chunk.
+    chunk: usize,
+}
+
+impl Tiles {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.panels.len().div_ceil(self.group) * self.inputs.div_ceil(self.chunk) * self.row_tiles
+    }
+
+    /// Tile number `index`.
+    pub(super) fn tile(&self, index: usize) -> Tile {
+        let (index, tile) = (index / self.row_tiles, index % self.row_tiles);
+        let chunks = self.inputs.div_ceil(self.chunk);
+        let first = self.panels.start + index / chunks * self.group;
+        let start = index % chunks * self.chunk;
+        Tile {
+            rows: self.rows * tile / self.row_tiles..self.rows * (tile + 1) / self.row_tiles,
+            panels: first..(first + self.group).min(self.panels.end),
+            inputs: start..(start + self.chunk).min(self.inputs),
+        }
+    }
+}
+
 impl Part<'_> {
-    fn group_panels(&self) -> usize {
-        let panels = GROUP_BYTES / self.weights.panel_bytes();
-        panels.next_multiple_of(GROUP_PANELS).max(GROUP_PANELS)
-    }
-
-    /// How many tiles of at most `most` rows there are.
-    pub(super) fn tiles(&self, most: usize) -> usize {
-        self.panels.len().div_ceil(self.group_panels()) * self.input.rows().div_ceil(most)
-    }
-
-    /// The rows and panels of a tile. A group of panels meets all rows before
-    /// the next, so that it is read from memory once.
-    pub(super) fn tile(&self, tile: usize, most: usize) -> (Range<usize>, Range<usize>) {
-        let rows = self.input.rows();
+    /// How the part is cut into tiles of at most `most` rows each. A group of panels meets all
+    /// rows before the next, so that it is read from memory once. Where there are several tiles
+    /// of rows, long inputs are taken in chunks: the sums wait in the output, where they lose
+    /// nothing, so that it makes no difference to them.
+    pub(super) fn tiles(&self, most: usize) -> Tiles {
+        let (rows, inputs) = (self.input.rows(), self.weights.inputs());
         let row_tiles = rows.div_ceil(most);
-        let (group, tile) = (tile / row_tiles, tile % row_tiles);
-        let start = self.panels.start + group * self.group_panels();
-        let panels = start..(start + self.group_panels()).min(self.panels.end);
-        (rows * tile / row_tiles..rows * (tile + 1) / row_tiles, panels)
+        let chunk = if row_tiles > 1 { CHUNK_INPUTS.min(inputs) } else { inputs };
+        let chunk_bytes = (self.weights.panel_bytes() * chunk / inputs).max(1);
+        let group = (GROUP_BYTES / chunk_bytes).next_multiple_of(GROUP_PANELS).max(GROUP_PANELS);
+        Tiles { rows, row_tiles, panels: self.panels.clone(), group, inputs, chunk }
     }
 
     /// The bytes of `count` panels from panel `first` on.
@@ -53,19 +88,38 @@ impl Part<'_> {
         &self.weights.panels()[first * bytes..][..count * bytes]
     }
 
+    /// The sums of one panel's outputs for one row, as far as they are.
+    #[inline(always)]
+    pub(super) fn begin<S: Simd>(&self, s: S, tile: &Tile, row: usize, panel: usize) -> S::F32 {
+        if tile.inputs.start == 0 {
+            return s.splat(0.0);
+        }
+        s.load_partial(self.place(row, panel), 0.0)
+    }
+
     /// Writes the sums of one panel's outputs for one row.
     #[inline(always)]
-    pub(super) fn write<S: Simd>(&self, s: S, row: usize, panel: usize, sum: S::F32) {
-        let (outputs, first) = (self.weights.outputs(), panel * PANEL_OUTPUTS);
+    pub(super) fn end<S: Simd>(&self, s: S, tile: &Tile, row: usize, panel: usize, sum: S::F32) {
         let sum = match self.weights.bias() {
-            Some(bias) => s.add(sum, s.load_slice(&bias[first..])),
-            None => sum,
+            Some(bias) if tile.inputs.end == self.weights.inputs() => {
+                s.add(sum, s.load_slice(&bias[panel * PANEL_OUTPUTS..]))
+            }
+            _ => sum,
         };
-        let count = (outputs - first).min(PANEL_OUTPUTS);
+        let to = self.place(row, panel);
+        if to.len() == PANEL_OUTPUTS { s.store_slice(to, sum) } else { s.store_partial(to, sum) }
+    }
+
+    /// Where one panel's outputs for one row are.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // What `Disjoint` is for.
+    fn place(&self, row: usize, panel: usize) -> &mut [f32] {
+        let (outputs, first) = (self.weights.outputs(), panel * PANEL_OUTPUTS);
         let start = row * outputs + first;
+        let count = (outputs - first).min(PANEL_OUTPUTS);
         debug_assert!(self.panels.contains(&panel));
-        // SAFETY: the panel is this worker's own, and no other part is alive.
-        let to = unsafe { self.out.part(start..start + count) };
-        if count == PANEL_OUTPUTS { s.store_slice(to, sum) } else { s.store_partial(to, sum) }
+        // SAFETY: the panel is this worker's own, and no other part of it is alive: callers read
+        // or write it at once.
+        unsafe { self.out.part(start..start + count) }
     }
 }

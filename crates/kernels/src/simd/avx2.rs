@@ -83,16 +83,6 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         }
     }
     #[inline(always)]
-    unsafe fn load_bf16(self, from: *const u16) -> F {
-        // SAFETY: `self` proves the features, the caller vouches for the memory.
-        unsafe {
-            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
-            let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast()));
-            let low = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low));
-            Two(low, _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high)))
-        }
-    }
-    #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, x: F) {
         // SAFETY: `self` proves the features, the caller vouches for the memory.
         unsafe {
@@ -185,6 +175,24 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         unsafe { Two(_mm256_castps_si256(a.0), _mm256_castps_si256(a.1)) }
     }
     #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> I {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.cast());
+            let high = _mm_unpackhi_epi64(bytes, bytes);
+            Two(_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(high))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(self, from: *const i8) -> I {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.cast());
+            let high = _mm_unpackhi_epi64(bytes, bytes);
+            Two(_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(high))
+        }
+    }
+    #[inline(always)]
     fn reduce_max_i32(self, a: I) -> i32 {
         // SAFETY: `self` proves the features.
         unsafe {
@@ -234,6 +242,24 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         unsafe { self.low_nibbles(Two(_mm256_srli_epi16::<4>(a.0), _mm256_srli_epi16::<4>(a.1))) }
     }
     #[inline(always)]
+    fn words_down(self, a: I, by: u32) -> I {
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let by = _mm_cvtsi32_si128(by as i32);
+            Two(_mm256_srl_epi16(a.0, by), _mm256_srl_epi16(a.1, by))
+        }
+    }
+    both!(words_up_4(a): I => I, _mm256_slli_epi16::<4>);
+    #[inline(always)]
+    fn or_masked(self, a: I, b: I, mask: u8) -> I {
+        // SAFETY: `self` proves the features.
+        unsafe {
+            let mask = _mm256_set1_epi8(mask as i8);
+            let low = _mm256_or_si256(a.0, _mm256_and_si256(b.0, mask));
+            Two(low, _mm256_or_si256(a.1, _mm256_and_si256(b.1, mask)))
+        }
+    }
+    #[inline(always)]
     unsafe fn dot_u7_i8(self, acc: I, weights: I, x: *const i8) -> I {
         // SAFETY: `self` proves the features, the caller vouches for the memory.
         unsafe {
@@ -268,6 +294,22 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             let high = _mm256_madd_epi16(high, ones);
             Two(_mm256_add_epi32(acc.0, low), _mm256_add_epi32(acc.1, high))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_bf16(self, acc: F, weights: I, x: *const u32) -> F {
+        // SAFETY: the caller vouches for the memory.
+        let x = unsafe { x.read_unaligned() };
+        let (first, second) = (f32::from_bits(x << 16), f32::from_bits(x & 0xFFFF_0000));
+        // SAFETY: `self` proves the features.
+        let (low, high) = unsafe {
+            let mask = _mm256_set1_epi32(0xFFFF_0000_u32 as i32);
+            let high = |a| _mm256_castsi256_ps(_mm256_and_si256(a, mask));
+            let low = |a| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(a));
+            (Two(low(weights.0), low(weights.1)), Two(high(weights.0), high(weights.1)))
+        };
+        let acc = self.mul_add(high, self.splat(second), acc);
+        self.mul_add(low, self.splat(first), acc)
     }
 
     #[inline(always)]

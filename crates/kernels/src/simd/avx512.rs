@@ -3,13 +3,14 @@
 use super::vector::{LANES, Simd};
 use std::arch::x86_64::*;
 
-/// Proof that the processor has AVX-512 F, BW, DQ, VL and VNNI.
+/// Proof that the processor has AVX-512 F, BW, DQ, VL and VNNI, and BF16 if `BF16`.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512<const BF16: bool>(());
 
-impl Avx512 {
+impl<const BF16: bool> Avx512<BF16> {
     /// # Safety
-    /// The processor must have AVX-512 F, BW, DQ, VL, VNNI, AVX2, FMA and F16C.
+    /// The processor must have AVX-512 F, BW, DQ, VL, VNNI, AVX2, FMA and F16C, and AVX-512 BF16
+    /// if `BF16`.
     #[inline(always)]
     pub(crate) unsafe fn new() -> Self {
         Avx512(())
@@ -17,7 +18,7 @@ impl Avx512 {
 }
 
 // Every block below calls intrinsics whose features `Avx512::new` demands.
-impl Simd for Avx512 {
+impl<const BF16: bool> Simd for Avx512<BF16> {
     type F32 = __m512;
     type I32 = __m512i;
     type Bytes = __m512i;
@@ -46,14 +47,6 @@ impl Simd for Avx512 {
     unsafe fn load_f16(self, from: *const u16) -> __m512 {
         // SAFETY: `self` proves the features, the caller vouches for the memory.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(self, from: *const u16) -> __m512 {
-        // SAFETY: `self` proves the features, the caller vouches for the memory.
-        unsafe {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
-        }
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, x: __m512) {
@@ -185,6 +178,16 @@ impl Simd for Avx512 {
         unsafe { _mm512_max_epi32(a, b) }
     }
     #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> __m512i {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(self, from: *const i8) -> __m512i {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
     fn reduce_max_i32(self, a: __m512i) -> i32 {
         // SAFETY: `self` proves the features.
         unsafe { _mm512_reduce_max_epi32(a) }
@@ -221,6 +224,21 @@ impl Simd for Avx512 {
         unsafe { _mm512_and_si512(_mm512_srli_epi16::<4>(a), _mm512_set1_epi8(15)) }
     }
     #[inline(always)]
+    fn words_down(self, a: __m512i, by: u32) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_srl_epi16(a, _mm_cvtsi32_si128(by as i32)) }
+    }
+    #[inline(always)]
+    fn words_up_4(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_slli_epi16::<4>(a) }
+    }
+    #[inline(always)]
+    fn or_masked(self, a: __m512i, b: __m512i, mask: u8) -> __m512i {
+        // SAFETY: `self` proves the features.
+        unsafe { _mm512_or_si512(a, _mm512_and_si512(b, _mm512_set1_epi8(mask as i8))) }
+    }
+    #[inline(always)]
     unsafe fn dot_u7_i8(self, acc: __m512i, weights: __m512i, x: *const i8) -> __m512i {
         // SAFETY: `self` proves the features, the caller vouches for the memory.
         unsafe {
@@ -232,6 +250,23 @@ impl Simd for Avx512 {
     unsafe fn dot_w8_i8(self, acc: __m512i, weights: __m512i, x: *const i8) -> __m512i {
         // SAFETY: as `dot_u7_i8`; `vpdpbusd` takes all unsigned bytes and does not saturate.
         unsafe { self.dot_u7_i8(acc, weights, x) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_bf16(self, acc: __m512, weights: __m512i, x: *const u32) -> __m512 {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let x = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
+            if BF16 {
+                let pairs = |a: __m512i| std::mem::transmute::<__m512i, __m512bh>(a);
+                return _mm512_dpbf16_ps(acc, pairs(weights), pairs(x));
+            }
+            let mask = _mm512_set1_epi32(0xFFFF_0000_u32 as i32);
+            let second = |a| _mm512_castsi512_ps(_mm512_and_si512(a, mask));
+            let first = |a| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(a));
+            let acc = _mm512_fmadd_ps(second(weights), second(x), acc);
+            _mm512_fmadd_ps(first(weights), first(x), acc)
+        }
     }
 
     #[inline(always)]

@@ -51,7 +51,7 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
 pub(crate) fn offset_w8(isa: Isa) -> bool {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => avx512::Avx512::OFFSET_W8,
+        Isa::Avx512 => avx512::Avx512::<false>::OFFSET_W8,
         #[cfg(target_arch = "x86_64")]
         Isa::AvxVnni => avx2::Avx2::<true>::OFFSET_W8,
         #[cfg(target_arch = "x86_64")]
@@ -78,13 +78,37 @@ pub(crate) fn dispatch_float<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     }
 }
 
+/// As [`dispatch`], for a kernel of bf16 dot products, which newer processors with AVX-512 have an
+/// instruction for.
+///
+/// # Panics
+/// If this processor does not have `isa`.
+pub(crate) fn dispatch_bf16<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if isa.has_bf16() {
+        assert!(isa.is_available(), "instruction set {isa} is not available");
+        // SAFETY: every feature of the set was found, and BF16.
+        return unsafe { run_avx512_bf16(kernel) };
+    }
+    dispatch(isa, kernel)
+}
+
+/// # Safety
+/// The processor must have the features of [`Isa::Avx512`], and AVX-512 BF16.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c")]
+unsafe fn run_avx512_bf16<K: Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the caller vouches for the features.
+    kernel.run(unsafe { avx512::Avx512::<true>::new() })
+}
+
 /// # Safety
 /// The processor must have the features of [`Isa::Avx512`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: the caller vouches for the features.
-    kernel.run(unsafe { avx512::Avx512::new() })
+    kernel.run(unsafe { avx512::Avx512::<false>::new() })
 }
 
 /// # Safety

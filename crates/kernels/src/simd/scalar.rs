@@ -63,16 +63,6 @@ impl Simd for Scalar {
         out
     }
     #[inline(always)]
-    unsafe fn load_bf16(self, from: *const u16) -> Self::F32 {
-        // SAFETY: the caller vouches for 16 values.
-        let halves = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
-        let mut out = [0.0; LANES];
-        for i in 0..LANES {
-            out[i] = f32::from_bits(u32::from(halves[i]) << 16);
-        }
-        out
-    }
-    #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, x: Self::F32) {
         let mut halves = [0u16; LANES];
         for i in 0..LANES {
@@ -199,6 +189,26 @@ impl Simd for Scalar {
         out
     }
     #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> Self::I32 {
+        // SAFETY: the caller vouches for 16 bytes.
+        let bytes = unsafe { from.cast::<[u8; LANES]>().read_unaligned() };
+        let mut out = [0; LANES];
+        for i in 0..LANES {
+            out[i] = i32::from(bytes[i]);
+        }
+        out
+    }
+    #[inline(always)]
+    unsafe fn load_i8(self, from: *const i8) -> Self::I32 {
+        // SAFETY: the caller vouches for 16 bytes.
+        let bytes = unsafe { from.cast::<[i8; LANES]>().read_unaligned() };
+        let mut out = [0; LANES];
+        for i in 0..LANES {
+            out[i] = i32::from(bytes[i]);
+        }
+        out
+    }
+    #[inline(always)]
     fn reduce_max_i32(self, a: Self::I32) -> i32 {
         a.into_iter().fold(i32::MIN, i32::max)
     }
@@ -244,6 +254,27 @@ impl Simd for Scalar {
         a
     }
     #[inline(always)]
+    fn words_down(self, mut a: Self::Bytes, by: u32) -> Self::Bytes {
+        for pair in a.as_chunks_mut::<2>().0 {
+            *pair = (u16::from_le_bytes(*pair) >> by).to_le_bytes();
+        }
+        a
+    }
+    #[inline(always)]
+    fn words_up_4(self, mut a: Self::Bytes) -> Self::Bytes {
+        for pair in a.as_chunks_mut::<2>().0 {
+            *pair = (u16::from_le_bytes(*pair) << 4).to_le_bytes();
+        }
+        a
+    }
+    #[inline(always)]
+    fn or_masked(self, mut a: Self::Bytes, b: Self::Bytes, mask: u8) -> Self::Bytes {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a |= b & mask;
+        }
+        a
+    }
+    #[inline(always)]
     unsafe fn dot_u7_i8(self, mut acc: Self::I32, weights: Self::Bytes, x: *const i8) -> Self::I32 {
         // SAFETY: the caller vouches for 4 bytes.
         let x = unsafe { x.cast::<[i8; 4]>().read_unaligned() };
@@ -264,6 +295,21 @@ impl Simd for Scalar {
             }
         }
         acc
+    }
+
+    #[inline(always)]
+    unsafe fn dot_bf16(self, acc: Self::F32, weights: Self::Bytes, x: *const u32) -> Self::F32 {
+        // SAFETY: the caller vouches for the memory.
+        let x = unsafe { x.read_unaligned() };
+        let (first, second) = (f32::from_bits(x << 16), f32::from_bits(x & 0xFFFF_0000));
+        let (mut low, mut high) = ([0.0; LANES], [0.0; LANES]);
+        for i in 0..LANES {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|j| weights[4 * i + j]);
+            low[i] = f32::from_bits(u32::from_le_bytes([0, 0, a, b]));
+            high[i] = f32::from_bits(u32::from_le_bytes([0, 0, c, d]));
+        }
+        let acc = self.mul_add(high, self.splat(second), acc);
+        self.mul_add(low, self.splat(first), acc)
     }
 
     #[inline(always)]

@@ -48,6 +48,13 @@ impl Kernel for Everything {
             let start = s.splat_i32(-3);
             vectors.push(s.to_f32(s.dot_u7_i8(start, low, self.x.as_ptr())));
             vectors.push(s.to_f32(s.dot_u7_i8(start, high, self.x.as_ptr())));
+            for by in 0..4 {
+                let moved = s.words_up_4(s.words_down(bytes, by));
+                let five = s.or_masked(low, moved, 16);
+                vectors.push(s.to_f32(s.dot_u7_i8(start, five, self.x.as_ptr())));
+            }
+            vectors.push(s.to_f32(s.load_u8(self.bytes.as_ptr())));
+            vectors.push(s.to_f32(s.load_i8(self.bytes.as_ptr().cast())));
             let mut stored = self.bytes;
             if S::OFFSET_W8 {
                 stored.iter_mut().for_each(|byte| *byte ^= 128);
@@ -59,7 +66,6 @@ impl Kernel for Everything {
             out.push(s.reduce_add_i32(dot) as u32);
             s.store_f16(halves.as_mut_ptr(), a);
             vectors.push(s.load_f16(halves.as_ptr()));
-            vectors.push(s.load_bf16(halves.as_ptr()));
             let mut small = [0i8; LANES];
             s.store_i8(small.as_mut_ptr(), numbers);
             out.extend(small.map(|x| x as u32));
@@ -86,7 +92,52 @@ impl Kernel for MulAdd {
     }
 }
 
+/// Adds the products of pairs of bf16 numbers to `acc`.
+#[derive(Clone, Copy)]
+struct DotBf16 {
+    acc: f32,
+    weights: [[f32; 2]; LANES],
+    x: [f32; 2],
+}
+
+/// The first number in the low half.
+fn pair([first, second]: [f32; 2]) -> u32 {
+    first.to_bits() >> 16 | second.to_bits() & 0xFFFF_0000
+}
+
+impl Kernel for DotBf16 {
+    type Output = [u32; LANES];
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> [u32; LANES] {
+        let weights = self.weights.map(pair);
+        // SAFETY: 64 bytes of weights, and one pair.
+        let sums = unsafe {
+            let weights = s.load_bytes(weights.as_ptr().cast());
+            s.dot_bf16(s.splat(self.acc), weights, &pair(self.x))
+        };
+        s.to_array(sums).map(f32::to_bits)
+    }
+}
+
 proptest! {
+    #[test]
+    fn pairs_of_bf16_are_added_second_then_first(
+        acc in -9f32..9.0,
+        weights in prop::array::uniform16(prop::array::uniform2(-9f32..9.0)),
+        x in prop::array::uniform2(-9f32..9.0),
+    ) {
+        let cut = |x: f32| f32::from_bits(x.to_bits() & 0xFFFF_0000);
+        let (weights, x) = (weights.map(|pair| pair.map(cut)), x.map(cut));
+        // A product of two bf16 numbers is exact, so fused or not is the same.
+        let expected = weights.map(|w| (acc + w[1] * x[1] + w[0] * x[0]).to_bits());
+        for isa in Isa::available() {
+            let dot = DotBf16 { acc, weights, x };
+            prop_assert_eq!(dispatch(isa, dot), expected, "{}", isa);
+            prop_assert_eq!(dispatch_bf16(isa, dot), expected, "{}", isa);
+        }
+    }
+
     #[test]
     fn every_set_agrees_with_scalar(
         a in prop::array::uniform16(-1e5f32..1e5),

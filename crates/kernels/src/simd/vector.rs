@@ -37,8 +37,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn store(self, to: *mut f32, x: Self::F32);
     /// From IEEE half precision. Safety: 16 readable values at `from`, of any alignment.
     unsafe fn load_f16(self, from: *const u16) -> Self::F32;
-    /// From bfloat16. Safety: 16 readable values at `from`, of any alignment.
-    unsafe fn load_bf16(self, from: *const u16) -> Self::F32;
     /// To IEEE half precision, ties to even, too large becomes infinity.
     /// Safety: 16 writable values at `to`, of any alignment.
     unsafe fn store_f16(self, to: *mut u16, x: Self::F32);
@@ -93,6 +91,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn max_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// Greatest lane.
     fn reduce_max_i32(self, a: Self::I32) -> i32;
+    /// From unsigned bytes. Safety: 16 readable bytes at `from`, of any alignment.
+    unsafe fn load_u8(self, from: *const u8) -> Self::I32;
+    /// From signed bytes. Safety: 16 readable bytes at `from`, of any alignment.
+    unsafe fn load_i8(self, from: *const i8) -> Self::I32;
     /// Sum of the lanes, wrapping.
     fn reduce_add_i32(self, a: Self::I32) -> i32;
     /// `a + b`, wrapping.
@@ -106,6 +108,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn low_nibbles(self, a: Self::Bytes) -> Self::Bytes;
     /// The high four bits of every byte.
     fn high_nibbles(self, a: Self::Bytes) -> Self::Bytes;
+    /// Moves the bits of every 16-bit word down by `by`, zeros coming in; `by` is below 16.
+    fn words_down(self, a: Self::Bytes, by: u32) -> Self::Bytes;
+    /// Moves the bits of every 16-bit word up by four, zeros coming in.
+    fn words_up_4(self, a: Self::Bytes) -> Self::Bytes;
+    /// Every byte of `a`, or'ed with the bits of `b` that are set in `mask`.
+    fn or_masked(self, a: Self::Bytes, b: Self::Bytes, mask: u8) -> Self::Bytes;
     /// Per lane, `acc` plus the dot product of four unsigned weights below 128
     /// and the four signed activations at `x`, which all lanes share.
     /// Safety: 4 readable bytes at `x`.
@@ -116,6 +124,13 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// times the sum of the activations. Exact: nothing saturates.
     /// Safety: 4 readable bytes at `x`.
     unsafe fn dot_w8_i8(self, acc: Self::I32, weights: Self::Bytes, x: *const i8) -> Self::I32;
+
+    /// Per lane, `acc` plus the products of two bf16 weights (the first in the low half of four
+    /// bytes) and the two bf16 activations at `x`, which all lanes share: first the second
+    /// product is added, then the first, each by a [`mul_add`](Simd::mul_add) of f32. A set with
+    /// an instruction for it may take numbers below 2^-126 for zero.
+    /// Safety: 4 readable bytes at `x`.
+    unsafe fn dot_bf16(self, acc: Self::F32, weights: Self::Bytes, x: *const u32) -> Self::F32;
 
     /// Asks for the cache line of an address, which need not be valid.
     fn prefetch(self, address: *const u8);

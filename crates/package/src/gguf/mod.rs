@@ -99,7 +99,8 @@ impl GgufFile {
         let dtype = place.ggml_type.dtype().ok_or_else(|| GgufError::Tensor {
             name: name.clone(),
             problem: format!(
-                "element type {} is not supported (F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are)",
+                "element type {} is not supported (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, \
+                 Q5_1, Q4_K, Q5_K and Q6_K are)",
                 place.ggml_type.name
             ),
         })?;

@@ -43,7 +43,12 @@ impl GgmlType {
             1 => Some(DType::F16),
             2 => Some(DType::Q4_0),
             3 => Some(DType::Q4_1),
+            6 => Some(DType::Q5_0),
+            7 => Some(DType::Q5_1),
             8 => Some(DType::Q8_0),
+            12 => Some(DType::Q4_K),
+            13 => Some(DType::Q5_K),
+            14 => Some(DType::Q6_K),
             30 => Some(DType::BF16),
             _ => None,
         }

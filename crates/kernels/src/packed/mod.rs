@@ -1,27 +1,35 @@
 //! Weights in the order in which the matmul reads them.
 //!
 //! A matrix is cut into panels of 16 outputs, one per lane; the last one is
-//! filled up with zeros. In a panel the inputs follow each other: for float
-//! types the 16 weights of one input, for quantized types blocks of 32 inputs:
+//! filled up with zeros. In a panel the inputs follow each other: for f32 and
+//! f16 the 16 weights of one input, for bf16 16 pairs of weights of two inputs,
+//! for quantized types the file's blocks, of 32 or 256 inputs:
 //!
-//! - 16 scales (f16), then for Q4_1 16 minimums (f16);
-//! - then groups of 64 bytes, in which bytes `4 * r ..` belong to output `r`.
+//! - 16 scales (f16), then 16 minimums (f16) where the type has them;
+//! - then for each 32 inputs, in the K types, 2 times 16 bytes that multiply
+//!   scales and minimums ([`PartHead`](layout::PartHead)),
+//! - and groups of 64 bytes, in which bytes `4 * r ..` belong to output `r`.
 //!   Q8_0 has 8 groups of 4 inputs each; a byte is the weight, plus 128 where
-//!   the instruction set wants it. In the 4-bit types group `g` of 4 holds
-//!   inputs `4 * g ..` in the low halves and `16 + 4 * g ..` in the high ones,
-//!   which is how files pair them.
+//!   the instruction set wants it. In the other types group `g` of 4 holds the
+//!   low four bits of inputs `4 * g ..` in the low halves and of `16 + 4 * g ..`
+//!   in the high ones, which is how most files pair them. Their higher bits
+//!   follow in one group, or in two ([`lane`] says where).
 //!
-//! A packed matrix is as large as the file's, but for the last panel.
+//! A packed matrix is as large as the file's, but for the last panel and for
+//! 3 % more in Q4_K and 2 % in Q5_K, whose scales take whole bytes.
+
+mod file_block;
+mod lane;
+mod layout;
 
 use crate::isa::Isa;
 use crate::memory::ZeroedMemory;
 use crate::simd::offset_w8;
-use crate::weights::{BLOCK_INPUTS, MatrixSource, RowOrder, WeightType};
+use crate::weights::{MatrixSource, RowOrder, WeightType};
+use file_block::FileBlock;
 use half::{bf16, f16};
+pub(crate) use layout::{Layout, PANEL_OUTPUTS, PartHead};
 use rayon::prelude::*;
-
-/// Outputs of a panel.
-pub(crate) const PANEL_OUTPUTS: usize = 16;
 
 /// Why a matrix cannot be packed.
 #[derive(Debug, thiserror::Error)]
@@ -95,22 +103,33 @@ impl std::fmt::Debug for PackedMatrix {
     }
 }
 
-/// Bytes before the groups of a quantized panel block.
-pub(crate) const fn head_bytes(weight_type: WeightType) -> usize {
-    if matches!(weight_type, WeightType::Q4_1) { 64 } else { 32 }
+/// Inputs of a panel that are packed together.
+const fn panel_block_inputs(weight_type: WeightType) -> usize {
+    match weight_type {
+        WeightType::BF16 => 2,
+        _ => weight_type.block_inputs(),
+    }
 }
 
-/// Bytes of a panel's block of inputs ([`WeightType::block_inputs`]).
-fn panel_block_bytes(weight_type: WeightType) -> usize {
-    weight_type.block_bytes() * PANEL_OUTPUTS
+/// Bytes of a panel's block of inputs ([`panel_block_inputs`]).
+pub(crate) const fn panel_block_bytes(weight_type: WeightType) -> usize {
+    match weight_type {
+        WeightType::BF16 => 4 * PANEL_OUTPUTS,
+        WeightType::F32 | WeightType::F16 => weight_type.block_bytes() * PANEL_OUTPUTS,
+        _ => Layout::of(weight_type).block_bytes(),
+    }
+}
+
+/// Bytes of one panel.
+fn panel_bytes(weight_type: WeightType, inputs: usize) -> usize {
+    inputs.div_ceil(panel_block_inputs(weight_type)) * panel_block_bytes(weight_type)
 }
 
 impl PackedMatrix {
     /// What [`bytes`](Self::bytes) will be of weights of this type and shape, without packing.
     pub fn bytes_of(weight_type: WeightType, outputs: usize, inputs: usize) -> u64 {
         let panels = outputs.div_ceil(PANEL_OUTPUTS) as u64;
-        let blocks = (inputs / weight_type.block_inputs()) as u64;
-        panels * blocks * panel_block_bytes(weight_type) as u64
+        panels * panel_bytes(weight_type, inputs) as u64
     }
 
     /// Packs `sources`, whose outputs follow each other, for `isa`; `bias` has
@@ -142,7 +161,7 @@ impl PackedMatrix {
             bias.resize(panels * PANEL_OUTPUTS, 0.0);
             bias
         });
-        let panel_bytes = inputs / weight_type.block_inputs() * panel_block_bytes(weight_type);
+        let panel_bytes = panel_bytes(weight_type, inputs);
         let bytes = panels * panel_bytes;
         let mut memory =
             ZeroedMemory::reserve(bytes).map_err(|cause| PackError::Memory { bytes, cause })?;
@@ -189,7 +208,7 @@ impl PackedMatrix {
         let lane = output % PANEL_OUTPUTS;
         let panel = &self.panels()[output / PANEL_OUTPUTS * self.panel_bytes()..];
         let blocks = panel.chunks_exact(panel_block_bytes(self.weight_type));
-        let out = out.chunks_exact_mut(self.weight_type.block_inputs());
+        let out = out.chunks_mut(panel_block_inputs(self.weight_type));
         for (block, out) in blocks.zip(out) {
             unpack_block(self.isa, self.weight_type, block, lane, out);
         }
@@ -202,7 +221,7 @@ impl PackedMatrix {
 
     /// Bytes of one panel.
     pub(crate) fn panel_bytes(&self) -> usize {
-        self.inputs / self.weight_type.block_inputs() * panel_block_bytes(self.weight_type)
+        panel_bytes(self.weight_type, self.inputs)
     }
 
     /// How many panels there are.
@@ -251,6 +270,8 @@ struct SourceRow<'a> {
     start: usize,
     /// Bytes from one block of inputs to the next.
     step: usize,
+    /// Inputs.
+    inputs: usize,
 }
 
 /// The rows of a panel; `None` beyond the last output.
@@ -265,12 +286,13 @@ fn rows_of_panel<'a>(
             if output < source.outputs {
                 let stored = source.row_order.stored(output);
                 let block = source.weight_type.block_bytes();
+                let (bytes, inputs) = (source.bytes, source.inputs);
                 *row = Some(if source.input_major {
                     let step = source.outputs * block;
-                    SourceRow { bytes: source.bytes, start: stored * block, step }
+                    SourceRow { bytes, start: stored * block, step, inputs }
                 } else {
-                    let row_bytes = source.inputs / source.weight_type.block_inputs() * block;
-                    SourceRow { bytes: source.bytes, start: stored * row_bytes, step: block }
+                    let row_bytes = inputs / source.weight_type.block_inputs() * block;
+                    SourceRow { bytes, start: stored * row_bytes, step: block, inputs }
                 });
                 break;
             }
@@ -289,46 +311,47 @@ fn pack_panel(
     for (lane, row) in rows.iter().enumerate() {
         let Some(row) = row else { continue };
         match weight_type {
-            WeightType::F32 => pack_floats::<4>(row, lane, to),
-            WeightType::F16 | WeightType::BF16 => pack_floats::<2>(row, lane, to),
-            WeightType::Q8_0 => {
-                let flip = if offset_w8(isa) { 128 } else { 0 };
-                pack_blocks::<34, 2>(row, lane, flip, to);
-            }
-            WeightType::Q4_0 => pack_blocks::<18, 2>(row, lane, 0, to),
-            WeightType::Q4_1 => pack_blocks::<20, 4>(row, lane, 0, to),
+            WeightType::F32 => pack_floats::<4, 1>(row, lane, to),
+            WeightType::F16 => pack_floats::<2, 1>(row, lane, to),
+            WeightType::BF16 => pack_floats::<2, 2>(row, lane, to),
+            // Named one by one, so that each type is compiled by itself.
+            WeightType::Q8_0 => pack_blocks(isa, WeightType::Q8_0, row, lane, to),
+            WeightType::Q4_0 => pack_blocks(isa, WeightType::Q4_0, row, lane, to),
+            WeightType::Q4_1 => pack_blocks(isa, WeightType::Q4_1, row, lane, to),
+            WeightType::Q5_0 => pack_blocks(isa, WeightType::Q5_0, row, lane, to),
+            WeightType::Q5_1 => pack_blocks(isa, WeightType::Q5_1, row, lane, to),
+            WeightType::Q4_K => pack_blocks(isa, WeightType::Q4_K, row, lane, to),
+            WeightType::Q5_K => pack_blocks(isa, WeightType::Q5_K, row, lane, to),
+            WeightType::Q6_K => pack_blocks(isa, WeightType::Q6_K, row, lane, to),
         }
     }
 }
 
-/// Copies one row of elements of `BYTES` bytes into its lane.
-fn pack_floats<const BYTES: usize>(row: &SourceRow<'_>, lane: usize, to: &mut [u8]) {
-    for (k, to) in to.chunks_exact_mut(PANEL_OUTPUTS * BYTES).enumerate() {
-        let from = &row.bytes[row.start + k * row.step..][..BYTES];
-        to[lane * BYTES..][..BYTES].copy_from_slice(from);
-    }
-}
-
-/// Copies one row of blocks of `BLOCK` bytes, the first `HEAD` of which are
-/// f16 numbers, into its lane; every other byte is XORed with `flip`.
-fn pack_blocks<const BLOCK: usize, const HEAD: usize>(
+/// Copies one row of elements of `BYTES` bytes into its lane, `GROUP` inputs side by side.
+fn pack_floats<const BYTES: usize, const GROUP: usize>(
     row: &SourceRow<'_>,
     lane: usize,
-    flip: u8,
     to: &mut [u8],
 ) {
-    let blocks = row.bytes[row.start..].chunks_exact(BLOCK);
-    for (from, to) in blocks.zip(to.chunks_exact_mut(BLOCK * PANEL_OUTPUTS)) {
-        let (head, groups) = to.split_at_mut(HEAD * PANEL_OUTPUTS);
-        for (number, from) in from[..HEAD].chunks_exact(2).enumerate() {
-            head[number * 32 + lane * 2..][..2].copy_from_slice(from);
-        }
-        for (group, from) in groups.chunks_exact_mut(64).zip(from[HEAD..].chunks_exact(4)) {
-            for (to, from) in group[lane * 4..][..4].iter_mut().zip(from) {
-                *to = from ^ flip;
-            }
-        }
+    for k in 0..row.inputs {
+        let from = &row.bytes[row.start + k * row.step..][..BYTES];
+        let at = (k / GROUP * PANEL_OUTPUTS + lane) * GROUP + k % GROUP;
+        to[at * BYTES..][..BYTES].copy_from_slice(from);
     }
+}
+
+/// Copies one row of blocks into its lane.
+#[inline(always)]
+fn pack_blocks(isa: Isa, weight_type: WeightType, row: &SourceRow<'_>, lane: usize, to: &mut [u8]) {
+    let blocks = row.bytes[row.start..].chunks_exact(weight_type.block_bytes());
+    for (bytes, to) in blocks.zip(to.chunks_exact_mut(panel_block_bytes(weight_type))) {
+        lane::pack(FileBlock { weight_type, bytes }, lane, flip(isa), to);
+    }
+}
+
+/// What whole bytes are XORed with: an offset by 128, where the instruction set wants it.
+fn flip(isa: Isa) -> u8 {
+    if offset_w8(isa) { 128 } else { 0 }
 }
 
 /// Writes the f32 weights of one lane of a block.
@@ -340,24 +363,11 @@ fn unpack_block(isa: Isa, weight_type: WeightType, block: &[u8], lane: usize, ou
             out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
         WeightType::F16 => out[0] = f16::from_bits(half_at(lane * 2)).to_f32(),
-        WeightType::BF16 => out[0] = bf16::from_bits(half_at(lane * 2)).to_f32(),
-        WeightType::Q8_0 | WeightType::Q4_0 | WeightType::Q4_1 => {
-            let scale = f16::from_bits(half_at(lane * 2)).to_f32();
-            let groups = &block[head_bytes(weight_type)..];
-            // The byte of input `k` among the first 16 (or 32) inputs.
-            let byte = |k: usize| groups[k / 4 * 64 + lane * 4 + k % 4];
-            let nibble = |k: usize| i32::from(byte(k % 16) >> (k / 16 * 4) & 15);
-            for (k, out) in out.iter_mut().enumerate().take(BLOCK_INPUTS) {
-                *out = match weight_type {
-                    WeightType::Q4_1 => {
-                        let minimum = f16::from_bits(half_at(32 + lane * 2)).to_f32();
-                        scale * nibble(k) as f32 + minimum
-                    }
-                    WeightType::Q4_0 => scale * (nibble(k) - 8) as f32,
-                    _ if offset_w8(isa) => scale * f32::from((byte(k) ^ 128) as i8),
-                    _ => scale * f32::from(byte(k) as i8),
-                };
+        WeightType::BF16 => {
+            for (k, out) in out.iter_mut().enumerate() {
+                *out = bf16::from_bits(half_at(lane * 4 + k * 2)).to_f32();
             }
         }
+        _ => lane::unpack(weight_type, block, lane, flip(isa), out),
     }
 }
