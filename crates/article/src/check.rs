@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use engine::Fault;
-use package::{Architecture, Config, Package, Tokenizer};
+use package::Package;
 
 use crate::broken::{BROKEN, judge};
 use crate::error::ArticleError;
-use crate::live::Live;
+use crate::live::{Live, Setup};
 use crate::real;
 use crate::report::{ArticleReport, Outcome, RowReport, SectionTitle, Totals};
 use crate::row::{Check, Need, Row};
 use crate::rows::{SECTIONS, Section};
+use crate::shape::{has_the_shape, has_the_vocabulary};
 use crate::subject::Subject;
 use crate::tally::{Seen, Stop, Tally};
 
@@ -59,7 +60,7 @@ pub fn check_article(
     }
     drop(subject);
     progress("a server on the model");
-    rows.extend(live_rows(package)?);
+    rows.extend(live_rows(package, options.threads)?);
     rows.sort_by_key(|row| row.row);
     let totals = Totals::of(&rows);
     let title = |section: &Section| SectionTitle { letter: section.letter, title: section.title };
@@ -125,16 +126,24 @@ fn on_broken(subject: &mut Subject, fault: Fault) -> Vec<RowReport> {
 }
 
 /// The rows that need a server.
-fn live_rows(package: &Arc<Package>) -> Result<Vec<RowReport>, ArticleError> {
-    let mut live = Live::start(package)?;
+fn live_rows(
+    package: &Arc<Package>,
+    threads: Option<usize>,
+) -> Result<Vec<RowReport>, ArticleError> {
+    let setup = Setup { threads, ..Setup::default() };
+    Ok(look_at(&mut Live::start(package, setup)?))
+}
+
+/// The rows that need a server, on this one.
+pub(crate) fn look_at(live: &mut Live) -> Vec<RowReport> {
     let mut reports = Vec::new();
     for (section, row) in rows_in_order() {
         let Check::Live(check) = row.check else { continue };
         let mut tally = Tally::default();
-        let seen = check(&mut live, &mut tally);
+        let seen = live.has_room().and_then(|()| check(live, &mut tally));
         reports.push(report(section, row, seen, &tally));
     }
-    Ok(reports)
+    reports
 }
 
 fn rows_in_order() -> impl Iterator<Item = (&'static Section, &'static Row)> {
@@ -150,36 +159,6 @@ fn suits(row: &Row, package: &Package) -> Result<(), Stop> {
         has_the_vocabulary(&package.tokenizer)?;
     }
     Ok(())
-}
-
-/// The model must have DistilGPT-2's shape.
-fn has_the_shape(config: &Config) -> Result<(), Stop> {
-    if config.architecture != Architecture::Gpt2 {
-        let name = config.architecture.name();
-        return Err(Stop::not_run(format!("the model is no GPT-2 but a {name}")));
-    }
-    let wanted = [
-        ("layers", 6, config.layers),
-        ("heads", 12, config.heads),
-        ("hidden numbers", 768, config.hidden),
-        ("tokens", 50257, config.vocab),
-        ("positions", 1024, config.context),
-    ];
-    match wanted.iter().find(|(_, wanted, found)| wanted != found) {
-        None => Ok(()),
-        Some((what, wanted, found)) => {
-            Err(Stop::not_run(format!("the model has {found} {what}, not {wanted}")))
-        }
-    }
-}
-
-/// The tokenizer must be GPT-2's, by its size and its one special token.
-fn has_the_vocabulary(tokenizer: &Tokenizer) -> Result<(), Stop> {
-    let size = tokenizer.vocab_size();
-    if size == 50257 && tokenizer.id_of("<|endoftext|>") == Some(50256) {
-        return Ok(());
-    }
-    Err(Stop::not_run(format!("the vocabulary, of {size} tokens, is not GPT-2's")))
 }
 
 /// The row's outcome. A check that compared nothing has checked nothing, whatever it says.

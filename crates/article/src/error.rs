@@ -13,6 +13,18 @@ pub enum ArticleError {
     /// The tokenizer cannot encode the prompt.
     #[error(transparent)]
     Tokenizer(#[from] package::TokenizerError),
+    /// The model cannot be opened again, to be given a chat template.
+    #[error(transparent)]
+    Package(#[from] package::PackageError),
+    /// The plain chat template is refused.
+    #[error(transparent)]
+    Template(#[from] package::ChatError),
+    /// A server's engine cannot be started.
+    #[error(transparent)]
+    Start(#[from] engine::StartError),
+    /// No port can be listened at, or no thread started.
+    #[error("a server cannot be started: {0}")]
+    Server(#[from] std::io::Error),
     /// The prompt is too short or too long for this model.
     #[error("the prompt has {tokens} tokens in this model's vocabulary, which {problem}")]
     Prompt {

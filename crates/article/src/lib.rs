@@ -18,6 +18,7 @@ mod row;
 mod rows;
 mod sampling;
 mod sequence;
+mod shape;
 mod subject;
 mod tally;
 #[cfg(test)]

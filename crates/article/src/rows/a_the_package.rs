@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::Site;
 use package::{Config, LayerPart, Package, Part};
 
-use crate::live::later;
+use crate::live::files;
 use crate::oracle::{Oracle, matrix_row, wide};
 use crate::row::Check::{Live, Model, Package as InPackage, Read};
 use crate::row::letters::{C, D, R, S, T};
@@ -24,13 +24,13 @@ pub(super) const ROWS: &[Row] = &[
     row(7, &[C], "the token table is (50257, 768), a row for each id", InPackage(token_table)),
     row(8, &[C], "valid ids are 0 to 50256", Model(valid_ids)),
     row(9, &[C], "the position table is (1024, 768)", InPackage(position_table)),
-    row(10, &[C, S], "the context is 1024 positions, 0 to 1023", Live(later)),
+    row(10, &[C, S], "the context is 1024 positions, 0 to 1023", Live(files::context)),
     row(11, &[R], "only the rows of the prompt's own positions are read", Model(own_positions)),
     row(12, &[R], "no dropout: the same prompt gives the same bits", Model(no_dropout)),
     row(13, &[D], "the tokenizer is rules, the model trained matrices", Read),
     row(14, &[R], "the weights lie in a file, safetensors or GGUF", InPackage(in_a_file)),
     row(15, &[R], "weights are read, not computed: same file, same bits", InPackage(read_again)),
-    row(16, &[S], "weights, config, tokenizer: none may be missing", Live(later)),
+    row(16, &[S], "weights, config, tokenizer: none may be missing", Live(files::incomplete)),
     row(17, &[R], "layers, heads and widths are the package's own data", Model(own_shape)),
 ];
 

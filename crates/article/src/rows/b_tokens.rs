@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use package::Package;
 
-use crate::live::later;
+use crate::live::steps;
 use crate::row::Check::{Live, Model, Package as InPackage};
 use crate::row::letters::{R, S, T};
 use crate::row::{Row, row};
@@ -19,8 +19,8 @@ pub(super) const ROWS: &[Row] = &[
     row(22, &[R], "ids come in a batch: (1, tokens)", Model(batch)),
     row(23, &[T], "each id decodes alone, its space with it", InPackage(alone)),
     row(24, &[T], "a Chinese question is 15 tokens, most of them part bytes", InPackage(chinese)),
-    row(25, &[S], "the model sees ids, not text; both are shown", Live(later)),
-    row(26, &[S], "tokenizing comes before the model does anything", Live(later)),
+    row(25, &[S], "the model sees ids, not text; both are shown", Live(steps::ids)),
+    row(26, &[S], "tokenizing comes before the model does anything", Live(steps::tokenizing)),
     row(27, &[T], "' the' is 262, and ends the longer prompt", InPackage(the)),
     row(28, &[T], "white space changes the tokens", InPackage(white_space)),
 ];

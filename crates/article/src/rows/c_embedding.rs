@@ -3,7 +3,7 @@
 use engine::Site;
 use package::Part;
 
-use crate::live::later;
+use crate::live::steps;
 use crate::oracle::{Oracle, matrix_row, wide};
 use crate::real::FIRST;
 use crate::row::Check::{Live, Model, Read, Real};
@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Row] = &[
     row(35, &[C], "position embeddings are (1, 4, 768)", Model(position_shape)),
     row(36, &[R], "token and position are added, not joined", Model(added)),
     row(37, &[R], "one token at two positions enters as two vectors", Model(two_positions)),
-    row(38, &[S], "text, tokens, ids, token table, position table, sum", Live(later)),
+    row(38, &[S], "text, tokens, ids, token table, position table, sum", Live(steps::chain)),
     row(39, &[D], "from here on there are vectors, no characters", Read),
 ];
 

@@ -2,7 +2,7 @@
 
 use kernels::{KvGeometry, KvType, PAGE_TOKENS};
 
-use crate::live::later;
+use crate::live::steps;
 use crate::row::Check::{Live, Model, Read};
 use crate::row::letters::{C, D, R, S};
 use crate::row::{Row, row};
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 use crate::tally::{Seen, Tally};
 
 pub(super) const ROWS: &[Row] = &[
-    row(106, &[S], "prefill is the first pass, over the whole prompt", Live(later)),
+    row(106, &[S], "prefill is the first pass, over the whole prompt", Live(steps::prefill)),
     row(107, &[C], "it leaves K and V of 6 layers", Model(six_pairs)),
     row(108, &[C], "each K and each V is (1, 12, 4, 64)", Model(shapes)),
     row(109, &[D], "the axes: batch, heads, tokens, width", Read),

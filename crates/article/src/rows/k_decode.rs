@@ -3,7 +3,7 @@
 use engine::Site;
 use package::Part;
 
-use crate::live::later;
+use crate::live::steps;
 use crate::oracle::{Oracle, attention, matrix_row, weigh, wide};
 use crate::row::Check::{Live, Model, Read};
 use crate::row::letters::{C, D, R, S};
@@ -24,12 +24,12 @@ pub(super) const ROWS: &[Row] = &[
     row(122, &[R], "the new token goes through all layers", Model(all_layers)),
     row(123, &[D], "(1, 1) does not mean that one token is known", Read),
     row(124, &[R], "its position is the cache's length before it", Model(position)),
-    row(125, &[S], "attention weights are shown only if asked for", Live(later)),
+    row(125, &[S], "attention weights are shown only if asked for", Live(steps::attention)),
     row(126, &[R], "with the cache or without: the same logits", Model(same_logits)),
     row(127, &[R], "evaluations: layers with it, tokens x layers without", Model(evaluations)),
     row(128, &[D, R], "the cache saves the history, not the new token", Model(what_it_saves)),
-    row(129, &[S], "a longer prompt is a longer prefill", Live(later)),
-    row(130, &[S], "each new token reads the whole history", Live(later)),
+    row(129, &[S], "a longer prompt is a longer prefill", Live(steps::longer)),
+    row(130, &[S], "each new token reads the whole history", Live(steps::history)),
     row(131, &[D], "which is why long contexts stay slow", Read),
     row(132, &[R], "the cache grows by one position for each token", Model(grows)),
 ];

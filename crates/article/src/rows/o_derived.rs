@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use package::Package;
 
-use crate::live::later;
+use crate::live::{pair, prefix};
 use crate::row::Check::{Live, Package as InPackage};
 use crate::row::letters::{C, S, T};
 use crate::row::{Row, row};
@@ -12,10 +12,10 @@ use crate::tally::{Seen, Tally};
 
 pub(super) const ROWS: &[Row] = &[
     row(181, &[C], "81912576 parameters, 7087872 in each layer", InPackage(parameters)),
-    row(182, &[S], "of a prompt held whole, the last token is computed", Live(later)),
-    row(183, &[S], "a token put in front leaves nothing to reuse", Live(later)),
-    row(184, &[S, T], "reuse is by ids: equal text can miss", Live(later)),
-    row(185, &[S], "the template's own text is part of the prefix", Live(later)),
+    row(182, &[S], "of a prompt held whole, the last token is computed", Live(prefix::whole)),
+    row(183, &[S], "a token put in front leaves nothing to reuse", Live(prefix::shifted)),
+    row(184, &[S, T], "reuse is by ids: equal text can miss", Live(pair::retokenized)),
+    row(185, &[S], "the template's own text is part of the prefix", Live(prefix::template)),
 ];
 
 fn parameters(package: &Arc<Package>, tally: &mut Tally) -> Seen {
