@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+import unicodedata
 from pathlib import Path
 
 import httpx2
@@ -96,6 +97,11 @@ def command(*arguments: str, check: int | None = 0, **options) -> subprocess.Com
 def document(*arguments: str) -> dict:
     """What a command prints with `--json`."""
     return json.loads(command(*arguments, "--json").stdout)
+
+
+def columns(line: str) -> int:
+    """How many columns of a terminal a line takes."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
 
 
 def verdict(answer) -> dict:

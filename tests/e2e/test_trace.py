@@ -3,21 +3,15 @@
 import json
 import os
 import re
-import unicodedata
 
 import pytest
 
-from harness import command, document
+from harness import columns, command, document
 from models import CONTEXT, HEADS, HIDDEN, LAYERS, VOCABULARY
 
 PROMPT = "The cat sat on"
 UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
 ASCII = {**os.environ, "LC_ALL": "C"}
-
-
-def columns(line: str) -> int:
-    """How many columns of a terminal a line takes."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
 
 
 def screen(*arguments: str, env: dict = UTF8) -> list[str]:

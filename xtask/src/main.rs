@@ -1,6 +1,7 @@
 //! The project's own chores, run as `cargo xtask CHORE`.
 
 mod kl;
+mod pictures;
 mod stages;
 mod test;
 mod tidy;
@@ -23,6 +24,8 @@ Usage: cargo xtask CHORE
   e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
   goldens           records the small random models of the parity tests, and what transformers
                     computes on them, anew
+  pictures [--check]
+                    draws the documentation's pictures of terminals anew, or says which are old
   random-distilgpt2 FOLDER
                     writes a random model of DistilGPT-2's shape, with GPT-2's vocabulary
   kl [--peer-logits FILE | --peer PROGRAM]
@@ -50,6 +53,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "e2e" => test::end_to_end(&workspace, rest),
         "goldens" => tools::record_goldens(&workspace),
         "kl" => kl::run(&workspace, rest),
+        "pictures" => pictures::run(&workspace, rest),
         "random-distilgpt2" => tools::random_distilgpt2(&workspace, rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");

@@ -182,7 +182,7 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::All,
         "Pairs of numbers turn by an angle that grows with the position, so that a score \
          depends on how far apart two tokens are. v is not turned.",
-        "数两两成对，按随位置增大的角度旋转，于是分数取决于两个 token 相隔多远。v 不旋转。",
+        "数字两两成对，按随位置增大的角度旋转，于是分数取决于两个 token 相隔多远。v 不旋转。",
     ),
     (
         "scores",

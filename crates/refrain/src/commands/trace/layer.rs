@@ -109,7 +109,7 @@ impl Layer<'_> {
         let (head, query) = (attention.head, attention.query);
         let token = quoted(&self.trace.tokens[query].bytes);
         let shape = self.shape("attn.hook_pattern");
-        let detail = format!("head {head}: q of {token} · each k/√{}", config.head_dim);
+        let detail = format!("head {head}: q of {token} · k / √({})", config.head_dim);
         paper.step("scores", &detail, &shape)?;
         let (visible, all) = (query + 1, self.trace.tokens.len());
         let detail = format!("{token} sees {visible} of {all}, none after it");

@@ -9,6 +9,8 @@ use crate::screen::Screen;
 
 /// Where what a step says begins.
 const DETAIL_COLUMN: usize = 15;
+/// Least room for what a step says beside its shape.
+const BESIDE_COLUMNS_MIN: usize = 12;
 /// Widest bar.
 const BAR_COLUMNS: usize = 32;
 /// Where the tokens end that have a score.
@@ -51,19 +53,25 @@ impl<'a, W: Write> Paper<'a, W> {
         let title = format!("{:>2} {bold}{name:<11}{bold:#} ", self.steps);
         let longer = name.width().saturating_sub(DETAIL_COLUMN - 4);
         let shape = self.screen.text(shape);
-        let gap = usize::from(!shape.is_empty());
-        let columns = self.columns().saturating_sub(shape.width() + gap + longer);
+        let all = self.columns().saturating_sub(longer);
+        // Where a shape leaves little room beside it, it gets a line of its own.
+        let beside = all.saturating_sub(shape.width() + 1);
+        let alone = beside < BESIDE_COLUMNS_MIN;
+        let columns = if alone || shape.is_empty() { all } else { beside };
         let mut lines = self.screen.wrap(detail, columns).into_iter();
         let first = lines.next().unwrap_or_default();
         let cyan = AnsiColor::Cyan.on_default();
-        match shape.as_str() {
-            "" => writeln!(self.out, "{title}{first}")?,
-            shape => {
-                let gap = columns.saturating_sub(first.width()) + gap;
-                writeln!(self.out, "{title}{first}{:gap$}{cyan}{shape}{cyan:#}", "")?;
-            }
+        if alone || shape.is_empty() {
+            writeln!(self.out, "{title}{first}")?;
+        } else {
+            let gap = beside + 1 - first.width();
+            writeln!(self.out, "{title}{first}{:gap$}{cyan}{shape}{cyan:#}", "")?;
         }
         lines.try_for_each(|line| self.line(&line))?;
+        if alone && !shape.is_empty() {
+            let shape = self.screen.right(&shape, self.screen.width);
+            writeln!(self.out, "{cyan}{shape}{cyan:#}")?;
+        }
         let explanation = (self.explain)(name);
         if explanation.is_empty() || self.explained.contains(&explanation) {
             return Ok(());

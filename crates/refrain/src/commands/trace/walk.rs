@@ -14,7 +14,7 @@ use crate::screen::Screen;
 /// Most lines of the list of tokens.
 const TOKEN_LINES_MAX: usize = 8;
 /// Columns of a candidate in the table of all rows.
-const CANDIDATE_COLUMNS: usize = 8;
+const CANDIDATE_COLUMNS: usize = 10;
 
 /// Draws `trace` on stdout; with `rows`, also what every row predicts; with a language, also what
 /// each step is for.
