@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::Fault;
+use engine::{EngineOptions, Fault};
 use package::Package;
 
 use crate::broken::{BROKEN, judge};
@@ -130,7 +130,8 @@ fn live_rows(
     package: &Arc<Package>,
     threads: Option<usize>,
 ) -> Result<Vec<RowReport>, ArticleError> {
-    let setup = Setup { threads, ..Setup::default() };
+    let engine = EngineOptions { threads, ..EngineOptions::default() };
+    let setup = Setup { engine, ..Setup::default() };
     Ok(look_at(&mut Live::start(package, setup)?))
 }
 

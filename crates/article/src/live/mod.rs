@@ -55,10 +55,8 @@ const SMALL_RUNNING: usize = 2;
 /// How the servers run.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// Threads that compute.
-    pub(crate) threads: Option<usize>,
-    /// Whether they keep prefixes. Without, the rows about reuse must not hold.
-    pub(crate) prompt_cache: bool,
+    /// How their engines run; the answers and requests at once are few unless this says how many.
+    pub(crate) engine: EngineOptions,
     /// Fields of every request that does not say otherwise.
     pub(crate) fields: Map<String, Value>,
 }
@@ -67,7 +65,7 @@ impl Default for Setup {
     fn default() -> Self {
         let fields = json!({"max_tokens": 1, "temperature": 0, "ignore_eos": true});
         let fields = fields.as_object().cloned().unwrap_or_default();
-        Setup { threads: None, prompt_cache: true, fields }
+        Setup { engine: EngineOptions::default(), fields }
     }
 }
 
@@ -103,9 +101,9 @@ impl Live {
             }
         };
         let options = EngineOptions {
-            max_running: Some(RUNNING),
+            max_running: setup.engine.max_running.or(Some(RUNNING)),
             max_queue: Some(RUNNING),
-            ..options(&setup)
+            ..setup.engine.clone()
         };
         let main = Server::start(&package, options)?;
         Ok(Live {
@@ -156,7 +154,7 @@ impl Live {
                     kv_bytes: Some(SMALL_PAGES as u64 * page_bytes),
                     max_running: Some(SMALL_RUNNING),
                     max_queue: Some(SMALL_RUNNING),
-                    ..options(&self.setup)
+                    ..self.setup.engine.clone()
                 };
                 Server::start(&self.package, options).map_err(failed)?
             }
@@ -169,7 +167,7 @@ impl Live {
         if let Some(inside) = &self.inside {
             return Ok(inside.clone());
         }
-        let inside = Rc::new(Inside::look(&self.package, self.setup.threads)?);
+        let inside = Rc::new(Inside::look(&self.package, self.setup.engine.threads)?);
         self.inside = Some(inside.clone());
         Ok(inside)
     }
@@ -215,11 +213,6 @@ impl Live {
     fn template_note(&self) -> &'static str {
         if self.plain_template { "; a plain template, the model has none" } else { "" }
     }
-}
-
-fn options(setup: &Setup) -> EngineOptions {
-    let Setup { threads, prompt_cache, .. } = *setup;
-    EngineOptions { threads, prompt_cache, ..EngineOptions::default() }
 }
 
 /// Bytes of one page of K and V.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use engine::EngineOptions;
 use package::Package;
 use serde_json::{Value, json};
 
@@ -28,7 +29,8 @@ fn small_model() -> Arc<Package> {
 
 /// The outcomes of the rows about a server that runs as `change` says.
 fn outcomes(change: impl FnOnce(&mut Setup)) -> Vec<(u16, Outcome)> {
-    let mut setup = Setup { threads: Some(1), ..Setup::default() };
+    let engine = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    let mut setup = Setup { engine, ..Setup::default() };
     change(&mut setup);
     let package = small_model();
     let reports = look_at(&mut Live::start(&package, setup).unwrap());
@@ -53,7 +55,7 @@ fn all_rows_hold_on_a_sound_server() {
 
 #[test]
 fn without_a_prompt_cache_the_rows_about_reuse_do_not_hold() {
-    let outcomes = outcomes(|setup| setup.prompt_cache = false);
+    let outcomes = outcomes(|setup| setup.engine.prompt_cache = false);
     let expected = [
         25, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149,
         150, 151, 152, 155, 156, 157, 160, 161, 162, 173, 177, 182, 183, 184, 185,
@@ -61,35 +63,57 @@ fn without_a_prompt_cache_the_rows_about_reuse_do_not_hold() {
     assert_eq!(not_ok(&outcomes), expected, "{outcomes:?}");
 }
 
+/// These rows, and perhaps others, must not hold.
+fn assert_not_ok(change: impl FnOnce(&mut Setup), rows: &[u16]) {
+    let outcomes = outcomes(change);
+    let wrong = not_ok(&outcomes);
+    for row in rows {
+        assert!(wrong.contains(row), "row {row}: {outcomes:?}");
+    }
+}
+
+/// A field that every request has unless it says otherwise.
+fn field(name: &str, value: Value) -> impl FnOnce(&mut Setup) {
+    let name = name.to_owned();
+    move |setup| drop(setup.fields.insert(name, value))
+}
+
 #[test]
 fn where_answers_are_drawn_by_chance_the_rows_that_compare_them_do_not_hold() {
-    let outcomes = outcomes(|setup| {
-        setup.fields.insert("temperature".to_owned(), json!(2));
-    });
-    let wrong = not_ok(&outcomes);
-    for row in [25, 135, 146, 148, 158] {
-        assert!(wrong.contains(&row), "row {row}: {outcomes:?}");
-    }
+    assert_not_ok(field("temperature", json!(2)), &[25, 135, 146, 148, 158]);
 }
 
 #[test]
 fn where_two_answers_are_drawn_the_rows_that_count_tokens_do_not_hold() {
-    let outcomes = outcomes(|setup| {
-        setup.fields.insert("n".to_owned(), json!(2));
-    });
-    let wrong = not_ok(&outcomes);
-    for row in [133, 149, 157, 158, 174] {
-        assert!(wrong.contains(&row), "row {row}: {outcomes:?}");
-    }
+    assert_not_ok(field("n", json!(2)), &[133, 149, 157, 158, 174]);
 }
 
 #[test]
 fn where_nothing_may_be_reused_the_incident_is_not_shown() {
-    let outcomes = outcomes(|setup| {
-        setup.fields.insert("cache_prompt".to_owned(), json!(false));
-    });
-    let wrong = not_ok(&outcomes);
-    for row in [145, 150, 151, 152] {
-        assert!(wrong.contains(&row), "row {row}: {outcomes:?}");
-    }
+    assert_not_ok(field("cache_prompt", json!(false)), &[145, 150, 151, 152]);
+}
+
+#[test]
+fn where_another_token_is_drawn_it_has_not_the_probability_in_the_trace() {
+    assert_not_ok(field("logit_bias", json!({"5": 100})), &[125, 170]);
+}
+
+#[test]
+fn where_there_is_no_choice_the_row_about_seeds_does_not_hold() {
+    assert_not_ok(field("top_k", json!(1)), &[175]);
+}
+
+#[test]
+fn where_a_prompt_is_computed_in_parts_prefill_is_not_one_pass() {
+    assert_not_ok(|setup| setup.engine.chunk_tokens = Some(8), &[26, 106]);
+}
+
+#[test]
+fn where_one_answer_is_computed_at_once_no_step_is_shared() {
+    assert_not_ok(|setup| setup.engine.max_running = Some(1), &[146, 164, 171]);
+}
+
+#[test]
+fn where_memory_is_another_than_was_told_it_is_seen() {
+    assert_not_ok(|setup| setup.engine.kv_bytes = Some(32 << 20), &[169]);
 }
