@@ -1,0 +1,61 @@
+"""`refrain check article`: the article's checklist, on a random model of DistilGPT-2's shape."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import ROOT, command, document
+
+# A row's number, its needs, and what became of it.
+ROW = re.compile(r"^ *(\d+) ([WTCRSDX-]+) +(ok|not ok|not run) ")
+
+
+@pytest.fixture(scope="module")
+def distilgpt2(tmp_path_factory) -> Path:
+    """The folder that the project's own chore writes, as a user would."""
+    folder = tmp_path_factory.mktemp("distilgpt2")
+    cargo = os.environ.get("CARGO", "cargo")
+    subprocess.run([cargo, "xtask", "random-distilgpt2", folder], cwd=ROOT, check=True)
+    return folder
+
+
+def test_only_rows_for_real_weights_and_readers_are_left(distilgpt2):
+    done = command("check", "article", str(distilgpt2))
+    lines = done.stdout.splitlines()
+    rows = [found.groups() for line in lines if (found := ROW.match(line))]
+    assert [int(number) for number, _, _ in rows] == list(range(1, 186))
+    assert [row for row in rows if row[2] == "not ok"] == []
+    assert [row for row in rows if row[2] == "not run" and not set(row[1]) <= set("WD")] == []
+    assert sum(line.startswith("caught ") for line in lines) == 5
+    assert "of 185 rows" in lines[-1]
+    assert [line for line in lines if len(line) > 80] == []
+    assert "Checking" in done.stderr
+
+
+def test_the_document_says_what_was_seen_and_what_was_noticed(distilgpt2):
+    report = document("check", "article", str(distilgpt2), "--quiet")
+    assert (report["schema"], report["passed"]) == ("refrain.article/1", True)
+    assert [row["row"] for row in report["rows"]] == list(range(1, 186))
+    assert [section["letter"] for section in report["sections"]] == list("ABCDEFGHIJKLMNO")
+    for row in report["rows"]:
+        match row["outcome"]:
+            case "ok":
+                assert row["found"]
+                assert row["comparisons"] > 0
+            case "not_run":
+                assert row["reason"]
+                assert set(row["needs"]) <= set("WD")
+            case other:
+                raise AssertionError(f"row {row['row']} is {other}")
+    assert report["totals"]["ok"] == sum(row["outcome"] == "ok" for row in report["rows"])
+    assert [test["caught"] for test in report["self_tests"]] == [True] * 5
+
+
+def test_weights_that_are_not_distilgpt2s_are_told_from_them(gpt2):
+    done = command("check", "article", str(gpt2), "--distilgpt2", str(gpt2), check=3)
+    rows = [found.groups() for line in done.stdout.splitlines() if (found := ROW.match(line))]
+    assert [int(number) for number, _, what in rows if what == "not ok"] == [30, 71, 72, 101, 103]
+    assert "NOT ok" in done.stdout
