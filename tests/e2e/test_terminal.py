@@ -183,7 +183,8 @@ def test_bench_names_its_tests_as_llama_bench_does(default_model):
     by_name = {result["test"]: result for result in report["results"]}
     assert set(by_name) >= {"pp32", "tg4"}
     for result in by_name.values():
-        speed = result["tokens_per_s"]
+        speed = result["value"]
+        assert result["unit"] == "tok/s"
         assert 0 < speed["min"] <= speed["median"] <= speed["max"]
         assert result["threads"] == 2
 

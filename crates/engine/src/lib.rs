@@ -39,6 +39,7 @@ mod fast;
 mod fault;
 mod kv_memory;
 mod kv_pool;
+mod limits;
 mod machine;
 mod memory_need;
 mod model;
@@ -64,6 +65,7 @@ pub use exact::{Cell, ExactOptions, ExactReport, LENGTHS, Outcome, SelfTest, che
 pub use exact_run::Difference;
 #[doc(hidden)]
 pub use fault::Fault;
+pub use limits::{Limits, Work};
 pub use machine::Machine;
 pub use memory_need::MemoryNeed;
 pub use model::{Batch, Model};

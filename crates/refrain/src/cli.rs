@@ -331,8 +331,10 @@ pub(crate) struct WhyArguments {
 
 #[derive(Args)]
 pub(crate) struct BenchArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
-    pub(crate) model: Option<String>,
+    /// Models to measure [default: smollm2]
+    ///
+    /// Each as the other commands take it.
+    pub(crate) model: Vec<String>,
     /// Prompt lengths to prefill; 0 leaves prefill out
     #[arg(short = 'p', long, value_delimiter = ',', value_name = "N,..", default_value = "512")]
     pub(crate) prompt: Vec<u32>,
@@ -356,9 +358,30 @@ pub(crate) struct BenchArguments {
     pub(crate) repetitions: u16,
     /// A llama-bench binary to measure beside
     ///
-    /// Interleaved, and at its better flash attention setting.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) peer: Option<PathBuf>,
+    /// Interleaved, and at its best setting. Can be given several times. A llama-server that lies
+    /// beside it is compared too.
+    #[arg(long, value_name = "[NAME=]PATH")]
+    pub(crate) peer: Vec<String>,
+    /// The tests of a comparison, not -p, -n and -d
+    ///
+    /// Prefill, decode at depths, and what a client sees of the server: the start, a long prompt,
+    /// the same with another last question, the same again, and the most memory that it took.
+    #[arg(long)]
+    pub(crate) compare: bool,
+    /// Beside what the machine can do at most
+    ///
+    /// Measures its rates of arithmetic and of reading, and gives each result as a share of what
+    /// they allow.
+    #[arg(long)]
+    pub(crate) limits: bool,
+    /// Draw how cost grows up to 8,000 tokens
+    ///
+    /// Prefill by its length and decode by its depth, instead of -p, -n and -d.
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "compare")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Append every single run to this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) runs: Option<PathBuf>,
     /// One JSON document (schema refrain.bench/1)
     #[arg(long)]
     pub(crate) json: bool,

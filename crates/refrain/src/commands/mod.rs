@@ -7,7 +7,6 @@ mod chat;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod info;
-mod llama_bench;
 pub(crate) mod man;
 pub(crate) mod pull;
 pub(crate) mod run;

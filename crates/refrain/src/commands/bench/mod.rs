@@ -1,0 +1,277 @@
+//! `refrain bench`: rates in llama-bench's test names, beside other engines and beside what the
+//! machine could do at most.
+
+mod engine;
+mod growth;
+mod peer;
+mod report;
+mod run;
+mod servers;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ::engine::{EngineOptions, Limits, MemoryNeed, Work};
+use package::Package;
+
+use self::peer::{Peer, Setting};
+use self::run::{Run, Test};
+use self::servers::Texts;
+use crate::cli::BenchArguments;
+use crate::failure::Failure;
+use crate::loading::{self, Loaded};
+use crate::terminal::Terminal;
+
+/// The name of our own results, beside the peers'.
+const OURS: &str = "refrain";
+/// The name of the least time, as a rate, that the machine allows.
+const LIMIT: &str = "limit";
+/// How long each limit is measured.
+const LIMIT_SECONDS: f64 = 0.5;
+
+pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(), Failure> {
+    let tests = tests(arguments);
+    if tests.is_empty() && !arguments.limits {
+        return Err(Failure::Usage("nothing to measure: give -p, -n or both".to_owned()));
+    }
+    let peers = arguments.peer.iter().map(|peer| Peer::new(peer)).collect::<Result<Vec<_>, _>>()?;
+    let models: Vec<&str> = match arguments.model.as_slice() {
+        [] => vec![package::DEFAULT_MODEL],
+        models => models.iter().map(String::as_str).collect(),
+    };
+    let file = arguments.runs.as_ref().map(|path| {
+        File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+    });
+    let file = file.transpose()?;
+    let mut bench =
+        Bench { arguments, terminal, peers, file, runs: Vec::new(), limits: Vec::new() };
+    for model in models {
+        let path = loading::find(model, terminal)?;
+        if !bench.peers.is_empty() && !path.is_file() {
+            let message = "--peer needs models that are one GGUF file each";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let threads: Vec<Option<u16>> = match arguments.threads.as_slice() {
+            [] => vec![None],
+            counts => counts.iter().copied().map(Some).collect(),
+        };
+        for count in threads {
+            bench.model(&path, count, &tests)?;
+        }
+    }
+    if let Some(path) = &arguments.plot {
+        growth::draw(&bench.runs, path)?;
+    }
+    report::write(&bench.runs, &bench.limits, arguments.json)
+}
+
+/// What is asked for: the tests of a comparison or a plot, or those of -p, -n and -d.
+fn tests(arguments: &BenchArguments) -> Vec<Test> {
+    if arguments.compare {
+        let mut tests = vec![
+            Test::Prefill { tokens: 512, depth: 0 },
+            Test::Prefill { tokens: 2_048, depth: 0 },
+        ];
+        tests.extend([0, 64, 1_024, 4_096].map(|depth| Test::Decode { tokens: 128, depth }));
+        tests.extend(Test::OF_SERVERS);
+        return tests;
+    }
+    if arguments.plot.is_some() {
+        return growth::tests();
+    }
+    let mut tests = Vec::new();
+    for &depth in &arguments.depth {
+        let some = |counts: &[u32]| counts.iter().copied().filter(|&count| count > 0).collect();
+        let (prompts, generates): (Vec<u32>, Vec<u32>) =
+            (some(&arguments.prompt), some(&arguments.generate));
+        tests.extend(prompts.into_iter().map(|tokens| Test::Prefill { tokens, depth }));
+        tests.extend(generates.into_iter().map(|tokens| Test::Decode { tokens, depth }));
+    }
+    tests
+}
+
+/// Results so far, and what is needed to get more.
+struct Bench<'a> {
+    arguments: &'a BenchArguments,
+    terminal: &'a Terminal,
+    peers: Vec<Peer>,
+    /// Where the runs are kept.
+    file: Option<File>,
+    runs: Vec<Run>,
+    limits: Vec<Limits>,
+}
+
+/// A model at one number of threads.
+struct Subject {
+    path: PathBuf,
+    name: String,
+    loaded: Loaded,
+    threads: u16,
+}
+
+impl Bench<'_> {
+    /// All tests of one model at one number of threads.
+    fn model(&mut self, path: &Path, count: Option<u16>, tests: &[Test]) -> Result<(), Failure> {
+        let options = EngineOptions { threads: count.map(usize::from), ..EngineOptions::default() };
+        let loaded = loading::load(path.to_str(), options, self.terminal)?;
+        let threads = u16::try_from(loaded.engine.info().threads).unwrap_or(u16::MAX);
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let subject = Subject { path: path.to_owned(), name, loaded, threads };
+        if self.arguments.limits {
+            self.limits(&subject, tests)?;
+        }
+        let context = subject.loaded.engine.info().context as u32;
+        let (of_servers, of_engines): (Vec<Test>, Vec<Test>) =
+            tests.iter().partition(|test| Test::OF_SERVERS.contains(test));
+        for test in of_engines {
+            match test {
+                Test::Prefill { tokens, depth } | Test::Decode { tokens, depth }
+                    if tokens + depth + 1 >= context =>
+                {
+                    let text = format!("{test} needs more than the model's context of {context}");
+                    self.terminal.dim(&format!("{text}: left out"));
+                }
+                _ => self.engines(&subject, test)?,
+            }
+        }
+        let package = subject.loaded.package.clone();
+        subject.loaded.engine.shutdown();
+        let Subject { path, name, threads, .. } = subject;
+        if !of_servers.is_empty() {
+            self.servers(&path, &name, threads, &package)?;
+        }
+        Ok(())
+    }
+
+    /// The machine's rates, and what they allow for each test.
+    fn limits(&mut self, subject: &Subject, tests: &[Test]) -> Result<(), Failure> {
+        let package = &subject.loaded.package;
+        let need = MemoryNeed::of(package).map_err(Failure::new)?;
+        let threads = usize::from(subject.threads);
+        let limits = Limits::measure(threads, need.weights_bytes, LIMIT_SECONDS);
+        let limits = limits.map_err(Failure::new)?;
+        for &test in tests {
+            let value = match test {
+                Test::Prefill { tokens, depth } => {
+                    let work = Work::prefill(package, tokens as usize, depth as usize);
+                    f64::from(tokens) / limits.least_s(&work)
+                }
+                Test::Decode { tokens, depth } => {
+                    // Halfway, the depth is greater by half of what is decoded.
+                    let depth = (depth + tokens / 2) as usize;
+                    1.0 / limits.least_s(&Work::decode(package, depth, need.kv_bytes_per_token))
+                }
+                _ => continue,
+            };
+            self.keep(&subject.name, test, subject.threads, LIMIT, String::new(), value)?;
+        }
+        self.limits.push(limits);
+        Ok(())
+    }
+
+    /// A test of the engine as often as asked, ours and the peers' in turn.
+    fn engines(&mut self, subject: &Subject, test: Test) -> Result<(), Failure> {
+        let Subject { path, name, loaded, threads } = subject;
+        let vocabulary = loaded.package.config.vocab as u32;
+        // The first run warms caches and page tables up and is not counted.
+        engine::run_once(&loaded.engine, test, vocabulary, 0)?;
+        let mut rivals = Vec::new();
+        for (index, peer) in self.peers.iter().enumerate() {
+            let measure = |setting| peer.measure(path, test, *threads, setting);
+            rivals.extend(best_two(peer, measure)?.into_iter().map(|setting| (index, setting)));
+        }
+        for repetition in 1..=self.arguments.repetitions {
+            let ours = engine::run_once(&loaded.engine, test, vocabulary, repetition.into())?;
+            self.keep(name, test, *threads, OURS, String::new(), ours)?;
+            for &(index, setting) in &rivals {
+                let peer = &self.peers[index];
+                if let Some(value) = peer.measure(path, test, *threads, setting)? {
+                    let program = peer.name.clone();
+                    self.keep(name, test, *threads, &program, setting.name(), value)?;
+                }
+            }
+            let of = self.arguments.repetitions;
+            self.terminal.dim(&format!("{name}, {threads} threads: {test} {repetition}/{of}"));
+        }
+        Ok(())
+    }
+
+    /// The servers, each started anew for each repetition.
+    fn servers(
+        &mut self,
+        path: &Path,
+        name: &str,
+        threads: u16,
+        package: &Package,
+    ) -> Result<(), Failure> {
+        let texts = |repetition| Texts::new(&package.tokenizer, repetition);
+        let mut rivals = Vec::new();
+        for (index, peer) in self.peers.iter().enumerate().filter(|(_, peer)| peer.serves()) {
+            let texts = texts(0)?;
+            let measure = |setting| {
+                let results = servers::theirs(peer, path, threads, setting, &texts)?;
+                let cold = results.iter().find(|(test, _)| *test == Test::Cold);
+                Ok(cold.map(|(_, ms)| 1.0 / ms))
+            };
+            let best = best_two(peer, measure)?;
+            rivals.extend(best.first().map(|&setting| (index, setting)));
+        }
+        for repetition in 1..=self.arguments.repetitions {
+            let texts = texts(repetition.into())?;
+            for (test, value) in servers::ours(path, threads, &texts)? {
+                self.keep(name, test, threads, OURS, String::new(), value)?;
+            }
+            for &(index, setting) in &rivals {
+                let peer = &self.peers[index];
+                let program = peer.name.clone();
+                for (test, value) in servers::theirs(peer, path, threads, setting, &texts)? {
+                    self.keep(name, test, threads, &program, setting.name(), value)?;
+                }
+            }
+            let of = self.arguments.repetitions;
+            self.terminal.dim(&format!("{name}, {threads} threads: servers {repetition}/{of}"));
+        }
+        Ok(())
+    }
+
+    /// Keeps a result, in the file too.
+    fn keep(
+        &mut self,
+        model: &str,
+        test: Test,
+        threads: u16,
+        program: &str,
+        setting: String,
+        value: f64,
+    ) -> Result<(), Failure> {
+        let (model, program, unit) = (model.to_owned(), program.to_owned(), test.unit());
+        let run = Run { model, test, threads, program, setting, unit, value };
+        if let Some(file) = &mut self.file {
+            let line = serde_json::to_string(&run).map_err(Failure::new)?;
+            writeln!(file, "{line}")?;
+        }
+        self.runs.push(run);
+        Ok(())
+    }
+}
+
+/// The two settings in which one run of the peer is fastest, the fastest first; it will be seen
+/// over many runs which is better.
+fn best_two(
+    peer: &Peer,
+    measure: impl Fn(Setting) -> Result<Option<f64>, Failure>,
+) -> Result<Vec<Setting>, Failure> {
+    let mut tried = Vec::new();
+    for setting in peer.settings() {
+        if let Some(rate) = measure(setting)? {
+            tried.push((rate, setting));
+        }
+    }
+    tried.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    Ok(tried.into_iter().take(2).map(|(_, setting)| setting).collect())
+}

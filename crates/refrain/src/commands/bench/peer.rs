@@ -1,0 +1,197 @@
+//! Running other engines beside our own: the `llama-bench` and `llama-server` of llama.cpp, and of
+//! what descends from it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::run::Test;
+use crate::failure::Failure;
+
+/// Another engine.
+pub(super) struct Peer {
+    pub(super) name: String,
+    bench: PathBuf,
+    /// What its bench and its server say of their options.
+    bench_help: String,
+    server_help: Option<String>,
+}
+
+/// Options of a peer, which may or may not be to its advantage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) flash_attention: bool,
+    /// Whether weights are packed anew while loading, where the peer can.
+    pub(super) repack: bool,
+}
+
+impl Setting {
+    pub(super) fn name(self) -> String {
+        let flash = if self.flash_attention { "fa" } else { "no fa" };
+        format!("{flash}{}", if self.repack { ", repacked" } else { "" })
+    }
+}
+
+impl Peer {
+    /// `PATH` of a llama-bench, or `NAME=PATH`.
+    pub(super) fn new(argument: &str) -> Result<Peer, Failure> {
+        let (name, bench) = match argument.split_once('=') {
+            Some((name, path)) => (name.to_owned(), PathBuf::from(path)),
+            None => ("peer".to_owned(), PathBuf::from(argument)),
+        };
+        if !bench.is_file() {
+            let bench = bench.display();
+            let message = format!("--peer {bench} is not a file; name a llama-bench binary");
+            return Err(Failure::Usage(message));
+        }
+        let server = bench.with_file_name("llama-server");
+        let server_help = server.is_file().then(|| help_of(&server)).transpose()?;
+        Ok(Peer { name, bench_help: help_of(&bench)?, bench, server_help })
+    }
+
+    /// Whether there is a server beside the bench.
+    pub(super) fn serves(&self) -> bool {
+        self.server_help.is_some()
+    }
+
+    /// All settings that it has.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let repacks =
+            if self.bench_help.contains("-rtr") { vec![false, true] } else { vec![false] };
+        let all = |repack| [false, true].map(|flash_attention| Setting { flash_attention, repack });
+        repacks.into_iter().flat_map(all).collect()
+    }
+
+    /// One run; tokens per second. `None` if it cannot measure this.
+    pub(super) fn measure(
+        &self,
+        model: &Path,
+        test: Test,
+        threads: u16,
+        setting: Setting,
+    ) -> Result<Option<f64>, Failure> {
+        let Some(what) = self.arguments(test) else { return Ok(None) };
+        let mut command = Command::new(&self.bench);
+        command.arg("-m").arg(model).args(["-t", &threads.to_string(), "-r", "1", "-o", "json"]);
+        command.args(["-fa", if setting.flash_attention { "1" } else { "0" }]).args(what);
+        if setting.repack {
+            command.args(["-rtr", "1"]);
+        }
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Failure::new(format!("cannot run {}: {error}", self.name)))?;
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let last = stderr.lines().last().unwrap_or("it said nothing");
+            let (name, status) = (&self.name, output.status);
+            return Err(Failure::new(format!("{name} failed ({status}): {last}")));
+        }
+        match parse(&output.stdout) {
+            Some(rate) => Ok(Some(rate)),
+            None => Err(Failure::new(format!("{} printed no result that can be read", self.name))),
+        }
+    }
+
+    /// The test in llama-bench's arguments. Older ones know a depth only for decoding.
+    fn arguments(&self, test: Test) -> Option<Vec<String>> {
+        let (prompt, generate, depth) = match test {
+            Test::Prefill { tokens, depth } => (tokens, 0, depth),
+            Test::Decode { tokens, depth } => (0, tokens, depth),
+            _ => return None,
+        };
+        let plain = |prompt: u32, generate: u32| {
+            ["-p".to_owned(), prompt.to_string(), "-n".to_owned(), generate.to_string()].to_vec()
+        };
+        if depth == 0 {
+            return Some(plain(prompt, generate));
+        }
+        if self.bench_help.contains("--n-depth") {
+            let depth = ["-d".to_owned(), depth.to_string()];
+            return Some([plain(prompt, generate), depth.to_vec()].concat());
+        }
+        let pair = ["-gp".to_owned(), format!("{depth},{generate}")];
+        let knows = generate > 0 && self.bench_help.contains("-gp");
+        knows.then(|| [plain(0, 0), pair.to_vec()].concat())
+    }
+
+    /// Its server on a port, ready to be started.
+    pub(super) fn server(
+        &self,
+        model: &Path,
+        threads: u16,
+        setting: Setting,
+        port: u16,
+        context: u32,
+    ) -> Command {
+        let mut command = Command::new(self.bench.with_file_name("llama-server"));
+        command.arg("-m").arg(model).args(["-t", &threads.to_string()]);
+        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(["-c", &context.to_string(), "-np", "1"]);
+        // Newer servers take a word, older ones have a plain flag, off unless given.
+        let words = self.server_help.as_ref().is_some_and(|help| help.contains("on|off|auto"));
+        match (words, setting.flash_attention) {
+            (true, on) => drop(command.args(["-fa", if on { "on" } else { "off" }])),
+            (false, true) => drop(command.arg("-fa")),
+            (false, false) => {}
+        }
+        if setting.repack {
+            command.arg("-rtr");
+        }
+        command
+    }
+}
+
+/// What a program prints when asked for help.
+fn help_of(program: &Path) -> Result<String, Failure> {
+    let output = Command::new(program)
+        .arg("--help")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The rate out of llama-bench's JSON: an array with one result.
+fn parse(stdout: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(stdout).ok()?;
+    let start = text.find('[')?;
+    let results: Value =
+        serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok()?;
+    results.get(0)?.get("avg_ts")?.as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(bench_help: &str) -> Peer {
+        Peer {
+            name: "peer".to_owned(),
+            bench: PathBuf::new(),
+            bench_help: bench_help.to_owned(),
+            server_help: None,
+        }
+    }
+
+    #[test]
+    fn the_rate_is_found_in_the_output() {
+        let output =
+            b"build: warm\n[\n {\"n_prompt\": 512, \"avg_ts\": 503.25, \"stddev_ts\": 0.0}\n]\n";
+        assert_eq!(parse(output), Some(503.25));
+        assert_eq!(parse(b"[]"), None);
+        assert_eq!(parse(b"no model"), None);
+    }
+
+    #[test]
+    fn a_depth_is_asked_for_as_the_peer_knows_it() {
+        let decode = Test::Decode { tokens: 8, depth: 64 };
+        let (new, old) = (peer("-d, --n-depth <n>"), peer("-gp <pp,tg>\n-rtr <0|1>"));
+        assert_eq!(new.arguments(decode).unwrap(), ["-p", "0", "-n", "8", "-d", "64"]);
+        assert_eq!(old.arguments(decode).unwrap(), ["-p", "0", "-n", "0", "-gp", "64,8"]);
+        assert_eq!(old.arguments(Test::Prefill { tokens: 8, depth: 64 }), None);
+        assert_eq!((new.settings().len(), old.settings().len()), (2, 4));
+    }
+}

@@ -1,0 +1,153 @@
+//! What is measured, and the raw results.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Something to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// Computing so many prompt tokens after `depth` others.
+    Prefill { tokens: u32, depth: u32 },
+    /// Decoding so many tokens after `depth` others.
+    Decode { tokens: u32, depth: u32 },
+    /// From starting a server to its first answer.
+    Start,
+    /// From sending a long prompt that is new to its first token, over HTTP.
+    Cold,
+    /// The same with another last question.
+    OtherQuestion,
+    /// The same once more, unchanged.
+    Repeat,
+    /// The most memory that the server took.
+    PeakMemory,
+}
+
+impl Test {
+    /// What a server is asked, in this order.
+    pub(super) const OF_SERVERS: [Test; 5] =
+        [Test::Start, Test::Cold, Test::OtherQuestion, Test::Repeat, Test::PeakMemory];
+
+    pub(super) fn unit(self) -> Unit {
+        match self {
+            Test::Prefill { .. } | Test::Decode { .. } => Unit::TokensPerSecond,
+            Test::PeakMemory => Unit::Mebibytes,
+            _ => Unit::Milliseconds,
+        }
+    }
+}
+
+/// llama-bench's names where it has any: `pp512`, `tg128`, `tg128@d4096`.
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, tokens, depth) = match *self {
+            Test::Prefill { tokens, depth } => ("pp", tokens, depth),
+            Test::Decode { tokens, depth } => ("tg", tokens, depth),
+            Test::Start => return f.write_str("start"),
+            Test::Cold => return f.write_str("cold"),
+            Test::OtherQuestion => return f.write_str("other-question"),
+            Test::Repeat => return f.write_str("repeat"),
+            Test::PeakMemory => return f.write_str("peak-memory"),
+        };
+        match depth {
+            0 => write!(f, "{kind}{tokens}"),
+            depth => write!(f, "{kind}{tokens}@d{depth}"),
+        }
+    }
+}
+
+/// What a result counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Unit {
+    #[serde(rename = "tok/s")]
+    TokensPerSecond,
+    #[serde(rename = "ms")]
+    Milliseconds,
+    #[serde(rename = "MiB")]
+    Mebibytes,
+}
+
+impl Unit {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Unit::TokensPerSecond => "tok/s",
+            Unit::Milliseconds => "ms",
+            Unit::Mebibytes => "MiB",
+        }
+    }
+
+    /// How many times as good `ours` is as `theirs`: above one is better, whatever is counted.
+    pub(super) fn ratio(self, ours: f64, theirs: f64) -> f64 {
+        if self == Unit::TokensPerSecond { ours / theirs } else { theirs / ours }
+    }
+}
+
+/// One measurement: a line of the file that `--runs` names.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Run {
+    /// The model's file, without its folder.
+    pub(super) model: String,
+    /// The test's name.
+    #[serde(serialize_with = "by_name")]
+    pub(super) test: Test,
+    pub(super) threads: u16,
+    /// `refrain`, or a peer's name.
+    pub(super) program: String,
+    /// The peer's options, beyond those that the test needs.
+    pub(super) setting: String,
+    pub(super) unit: Unit,
+    pub(super) value: f64,
+}
+
+fn by_name<S: serde::Serializer>(test: &Test, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(test)
+}
+
+/// The middle and the ends of some values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (&min, &max) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_few_and_of_many() {
+        assert_eq!(Spread::of([]), None);
+        let spread = Spread { median: 2.5, min: 1.0, max: 4.0 };
+        assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]), Some(spread));
+        assert_eq!(Spread::of([5.0]), Some(Spread { median: 5.0, min: 5.0, max: 5.0 }));
+    }
+
+    #[test]
+    fn tests_have_the_names_of_llama_bench() {
+        let name = |test: Test| test.to_string();
+        assert_eq!(name(Test::Prefill { tokens: 512, depth: 0 }), "pp512");
+        assert_eq!(name(Test::Decode { tokens: 128, depth: 4096 }), "tg128@d4096");
+    }
+
+    #[test]
+    fn a_ratio_above_one_is_better() {
+        assert_eq!(Unit::TokensPerSecond.ratio(20.0, 10.0), 2.0);
+        assert_eq!(Unit::Milliseconds.ratio(5.0, 10.0), 2.0);
+    }
+}
