@@ -72,7 +72,9 @@ refrain why ./model.gguf --prompt before.txt --against after.txt --json",
         "\
 refrain bench                        pp512 and tg128
 refrain bench -p 512,2048 -n 128 -d 0,4096 -t 1,2
-refrain bench --peer ../llama.cpp/build/bin/llama-bench --json",
+refrain bench --limits               beside what the machine can do at most
+refrain bench --compare -r 7 --peer ../llama.cpp/build/bin/llama-bench
+refrain bench --plot growth.svg",
     ),
     ("check", "refrain check exact\nrefrain check article"),
     (

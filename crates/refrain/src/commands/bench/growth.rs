@@ -5,8 +5,7 @@ use std::path::Path;
 use plotters::prelude::*;
 use plotters::style::full_palette::GREY_600;
 
-use super::run::{Run, Spread, Test};
-use super::{LIMIT, OURS};
+use super::run::{LIMIT, OURS, Run, Spread, Test};
 use crate::failure::Failure;
 
 const PREFILLS: [u32; 7] = [256, 512, 1_024, 2_048, 4_096, 6_144, 8_000];

@@ -16,17 +16,13 @@ use ::engine::{EngineOptions, Limits, MemoryNeed, Work};
 use package::Package;
 
 use self::peer::{Peer, Setting};
-use self::run::{Run, Test};
+use self::run::{LIMIT, OURS, Run, Test};
 use self::servers::Texts;
 use crate::cli::BenchArguments;
 use crate::failure::Failure;
 use crate::loading::{self, Loaded};
 use crate::terminal::Terminal;
 
-/// The name of our own results, beside the peers'.
-const OURS: &str = "refrain";
-/// The name of the least time, as a rate, that the machine allows.
-const LIMIT: &str = "limit";
 /// How long each limit is measured.
 const LIMIT_SECONDS: f64 = 0.5;
 

@@ -5,8 +5,7 @@ use std::io::Write;
 use engine::Limits;
 use serde_json::{Value, json};
 
-use super::run::{Run, Spread, Test};
-use super::{LIMIT, OURS};
+use super::run::{LIMIT, OURS, Run, Spread, Test};
 use crate::failure::Failure;
 
 /// All runs of one test of one model at one number of threads.

@@ -4,6 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
+/// The name of our own results, beside the peers'.
+pub(super) const OURS: &str = "refrain";
+/// The name of the least time, as a rate, that the machine allows.
+pub(super) const LIMIT: &str = "limit";
+
 /// Something to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Test {

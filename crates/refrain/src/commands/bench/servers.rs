@@ -167,8 +167,8 @@ impl Server {
         stream.set_nodelay(true)?;
         write!(
             stream,
-            "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             self.path,
             self.address,
             body.len()
