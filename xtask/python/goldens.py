@@ -13,6 +13,7 @@ except that a norm's `hook_normalized` is what the norm's module returns, gain i
 
 import json
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,6 +93,12 @@ LLAMA3 = dict(
 BIASED = dict(attention_bias=True, mlp_bias=True)
 BLOCKS = llama(hidden_size=64, intermediate_size=96, num_key_value_heads=2)
 
+# The K types have blocks of 256.
+K_BLOCKS = {
+    **llama(hidden_size=256, intermediate_size=256, num_key_value_heads=2),
+    "num_hidden_layers": 1,
+}
+
 CASES = [
     Case("gpt2-prefix", "gpt2", gpt2(), rows=70),
     Case("gpt2-plain", "gpt2", gpt2(n_head=4, activation_function="gelu"), prefix=False),
@@ -147,6 +154,8 @@ CASES = [
             ("Q8_0", True),
             ("Q4_0", False),
             ("Q4_1", True),
+            ("Q5_0", True),
+            ("Q5_1", False),
         ]
     ],
     Case(
@@ -159,6 +168,18 @@ CASES = [
             "embed_tokens": "Q8_0",
             "up_proj": "F16",
             "layers.1.self_attn.k_proj": "F32",
+        },
+    ),
+    Case(
+        "gguf-llama-k",
+        "llama",
+        {**K_BLOCKS, "tie_word_embeddings": True, **rope(100000.0)},
+        gguf_type="Q4_K",
+        gguf_other_types={
+            "v_proj": "Q6_K",
+            "embed_tokens": "Q6_K",
+            "down_proj": "Q5_K",
+            "o_proj": "Q5_K",
         },
     ),
 ]
@@ -304,6 +325,81 @@ def gguf_tensors(case, model):
         yield name, value, value.ndim == 2 and "wpe" not in name
 
 
+PACKED_ROWS = {}  # the bytes of a row that stands for exactly these numbers, by type and numbers
+
+
+def quantize(value, kind):
+    """A matrix in the bytes of a GGUF type, row by row; of the K types in a plain way of our own,
+    as the package has none: what the bytes stand for is always the package's word. What stands
+    for itself already keeps its bytes, since that way does not come back to them."""
+    if kind not in (Q4_K, Q5_K, Q6_K):
+        return gguf.quants.quantize(value, kind)
+    known = [PACKED_ROWS.get((kind, row.tobytes())) for row in value]
+    if all(row is not None for row in known):
+        return np.stack(known)
+    blocks = value.reshape(-1, 256).astype(np.float32)
+    pack = pack_q6_k(blocks) if kind == Q6_K else pack_q4_or_q5_k(blocks, kind)
+    packed = pack.reshape(len(value), -1)
+    exact = gguf.quants.dequantize(packed, kind)
+    error = np.abs(exact - value).max()
+    assert error < 0.2, f"{kind.name}: {error}"
+    for row, numbers in zip(packed, exact, strict=True):
+        PACKED_ROWS[kind, numbers.astype(np.float32).tobytes()] = row
+    return packed
+
+
+Q4_K, Q5_K, Q6_K = (gguf.GGMLQuantizationType[name] for name in ("Q4_K", "Q5_K", "Q6_K"))
+
+
+def halves(value):
+    """f16 numbers as bytes."""
+    return value.astype(np.float16).reshape(len(value), 1).view(np.uint8)
+
+
+def pack_q4_or_q5_k(blocks, kind):
+    """`block_q4_K` and `block_q5_K` of ggml: per 32 numbers a scale and a minimum of 6 bits."""
+    levels = 15 if kind == Q4_K else 31
+    parts = blocks.reshape(-1, 8, 32)
+    minimums = np.maximum(-parts.min(axis=2), 0.0)
+    scales = (parts.max(axis=2) + minimums) / levels
+    d = (scales.max(axis=1) / 63).astype(np.float16).astype(np.float32)
+    m = (minimums.max(axis=1) / 63).astype(np.float16).astype(np.float32)
+    s6 = np.clip(np.round(scales / d[:, None]), 1, 63).astype(np.uint8)
+    m6 = np.clip(np.round(minimums / m[:, None]), 0, 63).astype(np.uint8)
+    step, least = (d[:, None] * s6)[..., None], (m[:, None] * m6)[..., None]
+    q = np.clip(np.round((parts + least) / step), 0, levels).astype(np.uint8)
+    sixes = np.zeros((len(q), 12), np.uint8)
+    sixes[:, 0:4] = s6[:, :4] | s6[:, 4:] >> 4 << 6
+    sixes[:, 4:8] = m6[:, :4] | m6[:, 4:] >> 4 << 6
+    sixes[:, 8:12] = s6[:, 4:] & 15 | (m6[:, 4:] & 15) << 4
+    nibbles = (q[:, 0::2] & 15 | (q[:, 1::2] & 15) << 4).reshape(len(q), 128)
+    fifths = np.zeros((len(q), 32), np.uint8)
+    for part in range(8):
+        fifths |= (q[:, part] >> 4) << part
+    middle = [] if kind == Q4_K else [fifths]
+    return np.concatenate([halves(d), halves(m), sixes, *middle, nibbles], axis=1)
+
+
+def pack_q6_k(blocks):
+    """`block_q6_K` of ggml: per 16 numbers a signed scale of 8 bits."""
+    parts = blocks.reshape(-1, 16, 16)
+    scales = np.abs(parts).max(axis=2) / 31
+    d = (scales.max(axis=1) / 127).astype(np.float16).astype(np.float32)
+    s8 = np.clip(np.round(scales / d[:, None]), 1, 127).astype(np.int8)
+    step = (d[:, None] * s8)[..., None]
+    q = (np.clip(np.round(parts / step), -32, 31) + 32).astype(np.uint8)
+    # Each 128 numbers: four groups of 32, of which two share a byte of low bits.
+    groups = q.reshape(-1, 2, 4, 32)
+    low = np.stack(
+        [groups[:, :, 0] & 15 | groups[:, :, 2] << 4, groups[:, :, 1] & 15 | groups[:, :, 3] << 4],
+        axis=2,
+    )
+    high = sum((groups[:, :, group] >> 4) << (2 * group) for group in range(4))
+    rows = len(q)
+    parts = [low.reshape(rows, 128), high.reshape(rows, 64), s8.view(np.uint8), halves(d)]
+    return np.concatenate(parts, axis=1).astype(np.uint8)
+
+
 def quantize_in_place(case, model):
     """Replaces each matrix of the model by what its quantized form stands for."""
     state = dict(model.named_parameters())
@@ -314,7 +410,7 @@ def quantize_in_place(case, model):
                 # Quantization blocks lie within rows, so that Q/K's row order does not matter.
                 plain = state[name].detach().numpy()
                 plain = plain.T if ".c_" in name else plain
-                exact = gguf.quants.dequantize(gguf.quants.quantize(plain, kind), kind)
+                exact = gguf.quants.dequantize(quantize(plain, kind), kind)
                 exact = exact.T if ".c_" in name else exact
                 state[name].copy_(torch.from_numpy(np.ascontiguousarray(exact)))
 
@@ -359,7 +455,7 @@ def write_gguf(case, model, folder):
     writer.add_eos_token_id(END)
     for name, value, is_matrix in gguf_tensors(case, model):
         tensor_kind = case.type_of(name) if is_matrix else gguf.GGMLQuantizationType.F32
-        packed = gguf.quants.quantize(value, tensor_kind)
+        packed = quantize(value, tensor_kind)
         writer.add_tensor(gguf_name(case.kind, name), packed, raw_dtype=tensor_kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -398,13 +494,16 @@ def record(case):
     assert size < 1 << 20
 
 
-def main():
+def main(names):
+    """Records the cases called `names`, or all of them."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for case in CASES:
-        record(case)
-    record_distilgpt2(ROOT / "distilgpt2-shaped")
+        if not names or case.name in names:
+            record(case)
+    if not names:
+        record_distilgpt2(ROOT / "distilgpt2-shaped")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

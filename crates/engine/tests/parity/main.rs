@@ -36,13 +36,16 @@ const FLOAT_BOUND: f64 = 1e-4;
 /// f16's 11 bits; with bf16 weights each matmul's input too, to 8 bits. With quantized weights each
 /// matmul's input is rounded to 8 bits, one part in 254 of the largest of 32, and random weights do
 /// not damp that as trained ones do.
-const ROUNDED: [(&str, f64); 7] = [
+const ROUNDED: [(&str, f64); 10] = [
     ("gguf-llama-f16", 1.5e-3),
     ("gguf-llama-bf16", 2e-2),
     ("gguf-llama-q8_0", 5e-2),
     ("gguf-llama-q4_0", 5e-2),
     ("gguf-llama-q4_1", 5e-2),
     ("gguf-gpt2-q8_0", 5e-2),
+    ("gguf-llama-q5_0", 5e-2),
+    ("gguf-llama-q5_1", 5e-2),
+    ("gguf-llama-k", 5e-2),
     ("gguf-llama-mixed", 5e-2),
 ];
 
