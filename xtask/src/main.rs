@@ -24,6 +24,7 @@ Usage: cargo xtask CHORE
   e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
   goldens           records the small random models of the parity tests, and what transformers
                     computes on them, anew
+  docs              runs the commands in the documents and writes what they print into them
   pictures [--check]
                     draws the documentation's pictures of terminals anew, or says which are old
   random-distilgpt2 FOLDER
@@ -53,6 +54,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "e2e" => test::end_to_end(&workspace, rest),
         "goldens" => tools::record_goldens(&workspace),
         "kl" => kl::run(&workspace, rest),
+        "docs" => test::write_documents(&workspace),
         "pictures" => pictures::run(&workspace, rest),
         "random-distilgpt2" => tools::random_distilgpt2(&workspace, rest),
         "help" | "-h" | "--help" => {

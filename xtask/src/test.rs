@@ -38,6 +38,17 @@ pub(crate) fn end_to_end(workspace: &Workspace, arguments: &[String]) -> Result<
     pytest(workspace, arguments)
 }
 
+/// Writes what the commands in the documents print, with the binary of now, into the documents.
+pub(crate) fn write_documents(workspace: &Workspace) -> Result<()> {
+    tools::prepare(workspace)?;
+    binary(workspace)?;
+    tools::model(workspace)?;
+    let python = tools::in_environment(workspace, "python");
+    let mut command = workspace.command(python);
+    command.arg("tests/e2e/documents.py").env("REFRAIN_BINARY", workspace.binary());
+    run_command(&mut command)
+}
+
 fn stage(name: &str) -> Result<&'static Stage> {
     STAGES.iter().find(|stage| stage.name == name).with_context(|| {
         let known = STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>().join(", ");
