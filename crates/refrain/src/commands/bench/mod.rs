@@ -25,6 +25,8 @@ use crate::terminal::Terminal;
 
 /// How long each limit is measured.
 const LIMIT_SECONDS: f64 = 0.5;
+/// A setting at this share of the best's rate may be better in truth.
+const NEAR: f64 = 0.93;
 
 pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(), Failure> {
     let tests = tests(arguments);
@@ -179,7 +181,7 @@ impl Bench<'_> {
         let mut rivals = Vec::new();
         for (index, peer) in self.peers.iter().enumerate() {
             let measure = |setting| peer.measure(path, test, *threads, setting);
-            rivals.extend(best_two(peer, measure)?.into_iter().map(|setting| (index, setting)));
+            rivals.extend(best_settings(peer, measure)?.into_iter().map(|setting| (index, setting)));
         }
         for repetition in 1..=self.arguments.repetitions {
             let ours = engine::run_once(&loaded.engine, test, vocabulary, repetition.into())?;
@@ -214,7 +216,7 @@ impl Bench<'_> {
                 let cold = results.iter().find(|(test, _)| *test == Test::Cold);
                 Ok(cold.map(|(_, ms)| 1.0 / ms))
             };
-            let best = best_two(peer, measure)?;
+            let best = best_settings(peer, measure)?;
             rivals.extend(best.first().map(|&setting| (index, setting)));
         }
         for repetition in 1..=self.arguments.repetitions {
@@ -256,9 +258,9 @@ impl Bench<'_> {
     }
 }
 
-/// The two settings in which one run of the peer is fastest, the fastest first; it will be seen
-/// over many runs which is better.
-fn best_two(
+/// The setting in which one run of the peer is fastest, and the next if it is nearly as fast: it
+/// will be seen over many runs which is better.
+fn best_settings(
     peer: &Peer,
     measure: impl Fn(Setting) -> Result<Option<f64>, Failure>,
 ) -> Result<Vec<Setting>, Failure> {
@@ -269,5 +271,7 @@ fn best_two(
         }
     }
     tried.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let near = tried.first().map_or(0.0, |(best, _)| best * NEAR);
+    tried.retain(|(rate, _)| *rate >= near);
     Ok(tried.into_iter().take(2).map(|(_, setting)| setting).collect())
 }
