@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The most threads a team can have.
 const MAX_THREADS: usize = 1024;
@@ -17,6 +18,10 @@ const MAX_THREADS: usize = 1024;
 const SPINS: usize = 3_000;
 /// Yields before parking, about half a millisecond on an idle machine.
 const YIELDS: usize = 1_000;
+/// A yield that takes longer gave the processor to another program. Who goes on yielding there
+/// pays with its share of the processor, and gets it back late; who sleeps is let in at once
+/// when woken.
+const YIELD_MAX: Duration = Duration::from_micros(100);
 
 /// Why a team could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -281,7 +286,11 @@ impl Gate {
             if ready() {
                 return;
             }
+            let yielded = Instant::now();
             std::thread::yield_now();
+            if yielded.elapsed() > YIELD_MAX {
+                break;
+            }
         }
         self.sleepers.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = lock(&self.mutex);
@@ -307,7 +316,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     fn team(threads: usize) -> Team {
         Team::with_isa(threads, Isa::Scalar).unwrap()
@@ -389,6 +397,25 @@ mod tests {
         for _ in 0..200 {
             team.run(|_| {});
         }
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    }
+
+    /// Beside busy programs a region must not cost a scheduler's time slice each.
+    #[test]
+    fn busy_neighbours_do_not_stop_a_team() {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let stop = AtomicBool::new(false);
+        let team = team(processors.max(2));
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..processors {
+                scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            }
+            for _ in 0..1_000 {
+                team.run(|_| {});
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 

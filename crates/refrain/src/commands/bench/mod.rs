@@ -181,7 +181,8 @@ impl Bench<'_> {
         let mut rivals = Vec::new();
         for (index, peer) in self.peers.iter().enumerate() {
             let measure = |setting| peer.measure(path, test, *threads, setting);
-            rivals.extend(best_settings(peer, measure)?.into_iter().map(|setting| (index, setting)));
+            rivals
+                .extend(best_settings(peer, measure)?.into_iter().map(|setting| (index, setting)));
         }
         for repetition in 1..=self.arguments.repetitions {
             let ours = engine::run_once(&loaded.engine, test, vocabulary, repetition.into())?;
