@@ -409,7 +409,11 @@ mod tests {
         let start = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..processors {
-                scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             for _ in 0..1_000 {
                 team.run(|_| {});
