@@ -1,6 +1,7 @@
 //! The project's own chores, run as `cargo xtask CHORE`.
 
 mod kl;
+mod performance;
 mod pictures;
 mod stages;
 mod test;
@@ -25,6 +26,8 @@ Usage: cargo xtask CHORE
   goldens           records the small random models of the parity tests, and what transformers
                     computes on them, anew
   docs              runs the commands in the documents and writes what they print into them
+  performance [--check]
+                    makes the table of crates/kernels/PERFORMANCE.md from the raw runs beside it
   pictures [--check]
                     draws the documentation's pictures of terminals anew, or says which are old
   random-distilgpt2 FOLDER
@@ -55,6 +58,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "goldens" => tools::record_goldens(&workspace),
         "kl" => kl::run(&workspace, rest),
         "docs" => test::write_documents(&workspace),
+        "performance" => performance::run(&workspace, rest),
         "pictures" => pictures::run(&workspace, rest),
         "random-distilgpt2" => tools::random_distilgpt2(&workspace, rest),
         "help" | "-h" | "--help" => {

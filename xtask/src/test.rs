@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use crate::performance;
 use crate::stages::{self, Stage};
 use crate::tidy;
 use crate::tools;
@@ -10,7 +11,7 @@ use crate::workspace::{Workspace, run as run_command, succeeds};
 /// The likeliest and cheapest failures come first.
 const STAGES: &[Stage] = &[
     Stage { name: "format", run: format },
-    Stage { name: "tidy", run: tidy::run },
+    Stage { name: "tidy", run: tidy },
     Stage { name: "tools", run: tools::prepare },
     Stage { name: "spelling", run: spelling },
     Stage { name: "python", run: python },
@@ -54,6 +55,12 @@ fn stage(name: &str) -> Result<&'static Stage> {
         let known = STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>().join(", ");
         format!("no stage is called {name:?}; there are {known}")
     })
+}
+
+/// The rules, and that the table of rates is what its runs say.
+fn tidy(workspace: &Workspace) -> Result<()> {
+    tidy::run(workspace)?;
+    performance::run(workspace, &["--check".to_owned()])
 }
 
 fn format(workspace: &Workspace) -> Result<()> {
