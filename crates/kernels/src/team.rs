@@ -39,9 +39,12 @@ pub enum TeamError {
 
 /// Threads that run the kernels, kept between calls.
 ///
-/// The thread that calls a kernel is worker 0; the others wait for work by
-/// spinning, then yielding, then sleeping. Work is divided by fixed ranges, so
-/// which worker computes what depends only on the number of threads.
+/// Work is divided into as many fixed parts as there are threads. The thread
+/// that calls a kernel takes part 0; the others wait for theirs by spinning,
+/// then yielding, then sleeping. A part whose thread has not begun when the
+/// caller is done with its own, because the system lets another program run
+/// there, is taken by the caller: it waits only for what others are doing, not
+/// for what they have yet to begin.
 pub struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
@@ -82,7 +85,7 @@ impl Team {
         // the one that it waits for.
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spins = if threads > processors { 0 } else { SPINS };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(threads - 1));
         let mut team = Team { shared, workers: Vec::new(), isa, running: Mutex::new(()), spins };
         for worker in 1..threads {
             let shared = Arc::clone(&team.shared);
@@ -103,8 +106,8 @@ impl Team {
         self.isa
     }
 
-    /// Calls `f(worker)` once for every worker in `0 .. threads`, each on its
-    /// own thread, and returns when all have.
+    /// Calls `f(part)` once for every part in `0 .. threads`, side by side, and
+    /// returns when all have ended.
     ///
     /// If another region of this team is running (of another thread, or around
     /// this call), all calls are made here, one after the other: calls must
@@ -120,14 +123,22 @@ impl Team {
             return;
         }
         let job = Job { call: call::<F>, data: std::ptr::from_ref(&f).cast() };
-        // SAFETY: the lock keeps other regions out, and no worker reads the
-        // job between regions, which end below only when all are done.
+        // SAFETY: the lock keeps other regions out, and a worker reads the job
+        // only between claiming a part and finishing it; all parts of a region
+        // are finished before it ends below.
         unsafe { *self.shared.fork.0.job.get() = job };
-        let regions = self.shared.fork.0.regions.fetch_add(1, Ordering::SeqCst) + 1;
+        let region = self.shared.fork.0.regions.fetch_add(1, Ordering::SeqCst) + 1;
         self.shared.start.notify();
-        let own = catch_unwind(AssertUnwindSafe(|| f(0)));
+        let mut own = catch_unwind(AssertUnwindSafe(|| f(0)));
         // Also after a panic: the workers still use `f`.
-        let target = regions * self.workers.len() as u64;
+        for worker in 1..self.threads() {
+            if self.shared.claim(worker, region) {
+                let result = catch_unwind(AssertUnwindSafe(|| f(worker)));
+                own = own.and(result);
+                self.shared.finished.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let target = region * self.workers.len() as u64;
         let finished = || self.shared.finished.0.load(Ordering::SeqCst) == target;
         self.shared.done.wait(self.spins, finished);
         let panicked = self.shared.panic_of_worker();
@@ -194,7 +205,9 @@ struct Fork {
 
 struct Shared {
     fork: Padded<Fork>,
-    /// How often a worker finished its part of a region, ever.
+    /// For each part but the caller's, the last region in which it was claimed.
+    claims: Vec<Padded<AtomicU64>>,
+    /// How many parts but the callers' were finished, ever.
     finished: Padded<AtomicU64>,
     start: Gate,
     done: Gate,
@@ -206,18 +219,19 @@ struct Shared {
 }
 
 // SAFETY: `job` is written only by the thread that holds `Team::running`, while
-// no region runs, and read by workers only after they saw `regions` change,
-// before they add to `finished`; it points to a `Sync` closure that outlives
-// the region.
+// no region runs, and read by workers only after they claimed a part of a
+// region that they saw begin, before they add to `finished`; it points to a
+// `Sync` closure that outlives the region.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer is never used outside a region.
 unsafe impl Send for Shared {}
 
-impl Default for Shared {
-    fn default() -> Self {
+impl Shared {
+    fn new(workers: usize) -> Shared {
         let job = Job { call: call::<fn(usize)>, data: std::ptr::null() };
         Shared {
             fork: Padded(Fork { regions: AtomicU64::new(0), job: UnsafeCell::new(job) }),
+            claims: (0..workers).map(|_| Padded::default()).collect(),
             finished: Padded::default(),
             start: Gate::default(),
             done: Gate::default(),
@@ -226,9 +240,18 @@ impl Default for Shared {
             panic: Mutex::new(None),
         }
     }
-}
 
-impl Shared {
+    /// Takes the part `worker` of region number `region`, unless it was taken. Who gets it must
+    /// run it and add to `finished`; until then the region does not end.
+    ///
+    /// All parts of a region are claimed before the next begins, so that a part which is still
+    /// free has the number before, and who comes too late finds its region's number or a later
+    /// one.
+    fn claim(&self, worker: usize, region: u64) -> bool {
+        let claim = &self.claims[worker - 1].0;
+        claim.compare_exchange(region - 1, region, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     /// Takes the panic of a worker, once all have finished.
     fn panic_of_worker(&self) -> Option<Box<dyn Any + Send>> {
         if !self.panicked.load(Ordering::Acquire) {
@@ -243,12 +266,14 @@ fn work(shared: &Shared, worker: usize, spins: usize) {
     let mut seen = 0;
     loop {
         shared.start.wait(spins, || shared.fork.0.regions.load(Ordering::SeqCst) != seen);
-        // Regions do not overlap, so it moved by one.
-        seen += 1;
+        seen = shared.fork.0.regions.load(Ordering::SeqCst);
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
-        // SAFETY: a region has begun and does not end before this worker finishes.
+        if !shared.claim(worker, seen) {
+            continue;
+        }
+        // SAFETY: the region has begun and does not end before the claimed part is finished.
         let job = unsafe { *shared.fork.0.job.get() };
         // SAFETY: `run` keeps the closure alive until all workers have finished.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, worker) }));
