@@ -23,6 +23,18 @@ pub(super) fn tests() -> Vec<Test> {
     prefills.into_iter().chain(decodes).collect()
 }
 
+/// Whether the picture can be written, which is better known before an hour of measuring.
+pub(super) fn check(path: &Path) -> Result<(), Failure> {
+    if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg")) {
+        let path = path.display();
+        return Err(Failure::Usage(format!("--plot draws an .svg file, not {path}")));
+    }
+    let opened = std::fs::File::options().create(true).append(true).open(path);
+    opened
+        .map(drop)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
 /// Writes the picture of all `runs`, of each program at its best setting.
 pub(super) fn draw(runs: &[Run], path: &Path) -> Result<(), Failure> {
     let drawn = try_draw(runs, path);
@@ -129,6 +141,9 @@ mod tests {
         draw(&runs, &path).expect("a picture");
         let picture = std::fs::read_to_string(&path).expect("a file");
         assert!(picture.contains(OURS) && picture.contains("another"));
-        assert!(draw(&runs, &folder.path().join("no/growth.svg")).is_err());
+        assert!(check(&path).is_ok());
+        for bad in ["no/growth.svg", "growth.txt", "growth"] {
+            assert!(check(&folder.path().join(bad)).is_err(), "{bad}");
+        }
     }
 }

@@ -46,6 +46,9 @@ pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(),
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
     });
     let file = file.transpose()?;
+    if let Some(path) = &arguments.plot {
+        growth::check(path)?;
+    }
     let mut bench =
         Bench { arguments, terminal, peers, file, runs: Vec::new(), limits: Vec::new() };
     for model in models {
@@ -62,10 +65,11 @@ pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(),
             bench.model(&path, count, &tests)?;
         }
     }
-    if let Some(path) = &arguments.plot {
-        growth::draw(&bench.runs, path)?;
+    if bench.runs.is_empty() && bench.limits.is_empty() {
+        return Err(Failure::Usage("nothing was measured: give smaller -p, -n or -d".to_owned()));
     }
-    report::write(&bench.runs, &bench.limits, arguments.json)
+    report::write(&bench.runs, &bench.limits, arguments.json)?;
+    arguments.plot.as_ref().map_or(Ok(()), |path| growth::draw(&bench.runs, path))
 }
 
 /// What is asked for: the tests of a comparison or a plot, or those of -p, -n and -d.

@@ -1,13 +1,22 @@
 //! Running other engines beside our own: the `llama-bench` and `llama-server` of llama.cpp, and of
 //! what descends from it.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::run::Test;
 use crate::failure::Failure;
+
+/// What is read of a program's output; a result takes a few kilobytes.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+/// The longest that a peer may take for one run.
+const RUN_MAX: Duration = Duration::from_secs(600);
+/// The longest that it may take to print its help.
+const HELP_MAX: Duration = Duration::from_secs(20);
 
 /// Another engine.
 pub(super) struct Peer {
@@ -45,6 +54,8 @@ impl Peer {
             let message = format!("--peer {bench} is not a file; name a llama-bench binary");
             return Err(Failure::Usage(message));
         }
+        // A name alone would be looked for in PATH, not in this folder.
+        let bench = bench.canonicalize().map_err(Failure::new)?;
         let server = bench.with_file_name("llama-server");
         let server_help = server.is_file().then(|| help_of(&server)).transpose()?;
         Ok(Peer { name, bench_help: help_of(&bench)?, bench, server_help })
@@ -78,17 +89,12 @@ impl Peer {
         if setting.repack {
             command.args(["-rtr", "1"]);
         }
-        let output = command
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| Failure::new(format!("cannot run {}: {error}", self.name)))?;
-        if !output.status.success() {
-            let stderr = String::from_utf8_lossy(&output.stderr);
+        let Output { status, stdout, stderr } = output_of(command, &self.name, RUN_MAX)?;
+        if !status.success() {
             let last = stderr.lines().last().unwrap_or("it said nothing");
-            let (name, status) = (&self.name, output.status);
-            return Err(Failure::new(format!("{name} failed ({status}): {last}")));
+            return Err(Failure::new(format!("{} failed ({status}): {last}", self.name)));
         }
-        match parse(&output.stdout) {
+        match parse(&stdout) {
             Some(rate) => Ok(Some(rate)),
             None => Err(Failure::new(format!("{} printed no result that can be read", self.name))),
         }
@@ -145,18 +151,57 @@ impl Peer {
 
 /// What a program prints when asked for help.
 fn help_of(program: &Path) -> Result<String, Failure> {
-    let output = Command::new(program)
-        .arg("--help")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
-    let text = [output.stdout, output.stderr].concat();
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    let mut command = Command::new(program);
+    command.arg("--help");
+    let output = output_of(command, &program.display().to_string(), HELP_MAX)?;
+    Ok(output.stdout + &output.stderr)
+}
+
+/// How a program ended, and the beginnings of what it printed.
+struct Output {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs a program to its end, or kills it when that takes longer than `longest` or it prints more
+/// than any result has.
+fn output_of(mut command: Command, name: &str, longest: Duration) -> Result<Output, Failure> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let start = Instant::now();
+    let spawned = command.spawn();
+    let mut child = spawned.map_err(|error| Failure::new(format!("cannot run {name}: {error}")))?;
+    let stdout = child.stdout.take().map(|pipe| std::thread::spawn(move || beginning(pipe)));
+    let stderr = child.stderr.take().map(|pipe| std::thread::spawn(move || beginning(pipe)));
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if start.elapsed() > longest {
+            child.kill()?;
+            child.wait()?;
+            let seconds = longest.as_secs();
+            return Err(Failure::new(format!("{name} was stopped: it took {seconds} s")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = |reader: Option<std::thread::JoinHandle<Vec<u8>>>| {
+        let bytes = reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    Ok(Output { status, stdout: text(stdout), stderr: text(stderr) })
+}
+
+/// What is read of a pipe. It is closed then, which ends a program that goes on printing.
+fn beginning(pipe: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Whatever came before an error is as good as what there is.
+    let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
+    bytes
 }
 
 /// The rate out of llama-bench's JSON: an array with one result.
-fn parse(stdout: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(stdout).ok()?;
+fn parse(text: &str) -> Option<f64> {
     let start = text.find('[')?;
     let results: Value =
         serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok()?;
@@ -179,10 +224,25 @@ mod tests {
     #[test]
     fn the_rate_is_found_in_the_output() {
         let output =
-            b"build: warm\n[\n {\"n_prompt\": 512, \"avg_ts\": 503.25, \"stddev_ts\": 0.0}\n]\n";
+            "build: warm\n[\n {\"n_prompt\": 512, \"avg_ts\": 503.25, \"stddev_ts\": 0.0}\n]\n";
         assert_eq!(parse(output), Some(503.25));
-        assert_eq!(parse(b"[]"), None);
-        assert_eq!(parse(b"no model"), None);
+        assert_eq!(parse("[]"), None);
+        assert_eq!(parse("no model"), None);
+    }
+
+    #[test]
+    fn a_program_that_never_ends_or_never_stops_printing_is_ended() {
+        let run = |program: &str, argument: &str| {
+            let mut command = Command::new(program);
+            command.arg(argument);
+            output_of(command, program, Duration::from_millis(300))
+        };
+        let start = Instant::now();
+        let Err(Failure::Failed(message)) = run("sleep", "30") else { panic!("not ended") };
+        assert!(message.starts_with("sleep was stopped"), "{message}");
+        let output = run("yes", "no").expect("it ends when nobody reads");
+        assert_eq!(output.stdout.len() as u64, OUTPUT_BYTES_MAX);
+        assert!(!output.status.success() && start.elapsed() < Duration::from_secs(20));
     }
 
     #[test]
