@@ -190,7 +190,16 @@ def test_bench_names_its_tests_as_llama_bench_does(default_model):
 
 
 def test_check_exact_holds_on_a_small_model(gpt2):
-    assert command("check", "exact", str(gpt2)).stdout
+    shown = command("check", "exact", str(gpt2)).stdout
+    assert "  f32 " in shown and "  q8_0 " in shown, "both types of K and V"
+
+
+def test_kv_in_q8_0(gpt2):
+    words = ["run", str(gpt2), "--raw", "-p", "Hi", "--max-tokens", "3", "--temperature", "0"]
+    answer = json.loads(command(*words, "--kv-type", "q8_0", "--json").stdout)
+    assert answer["completion_tokens"] == 3
+    said = command(*words, "--kv-type", "q4_0", check=2).stderr
+    assert "--kv-type" in said and "q8_0" in said
 
 
 @pytest.mark.parametrize(

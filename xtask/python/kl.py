@@ -129,15 +129,17 @@ def token_ids(binary: Path, model: str) -> list[int]:
     return ids
 
 
-def engine_logits(target: Path, model: Path, ids: Path) -> bytes:
+def engine_logits(target: Path, model: Path, ids: Path, kv_type: str | None) -> bytes:
     """What the engine computes, by its example program."""
-    return run(target / "examples" / "dump_logits", model, ids)
+    options = ["--kv-type", kv_type] if kv_type else []
+    return run(target / "examples" / "dump_logits", model, ids, *options)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="cargo xtask kl", description=__doc__)
     parser.add_argument("--target", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, required=True, help="a GGUF file")
+    parser.add_argument("--kv-type", help="the engine's type of K and V: f32, f16 or q8_0")
     parser.add_argument("--peer-logits", type=Path, help="a file of the peer's logits")
     parser.add_argument("--peer", help="a program that writes the peer's logits")
     options = parser.parse_args()
@@ -146,7 +148,8 @@ def main() -> None:
     ids_file = options.target / "kl-ids.json"
     ids_file.write_text(json.dumps(ids), encoding="utf-8")
     oracle = Oracle(options.model).logits(ids)
-    engine = rows(engine_logits(options.target, options.model, ids_file), len(ids), "engine")
+    logits = engine_logits(options.target, options.model, ids_file, options.kv_type)
+    engine = rows(logits, len(ids), "engine")
     ours = mean_divergence(oracle, engine)
     print(f"positions          {len(ids)}  ({ids_file})")
     print(f"engine mean KL     {ours:.6e}")

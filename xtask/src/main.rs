@@ -32,7 +32,7 @@ Usage: cargo xtask CHORE
                     draws the documentation's pictures of terminals anew, or says which are old
   random-distilgpt2 FOLDER
                     writes a random model of DistilGPT-2's shape, with GPT-2's vocabulary
-  kl [--peer-logits FILE | --peer PROGRAM]
+  kl [--kv-type TYPE] [--peer-logits FILE | --peer PROGRAM]
                     mean KL divergence of the engine (and of a peer) from a float forward";
 
 fn main() -> ExitCode {

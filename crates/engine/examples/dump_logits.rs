@@ -1,10 +1,11 @@
 //! Writes the logits of every row of a token sequence to standard output, for oracles outside of
 //! this project: rows x vocab, as raw little-endian f32.
 //!
-//!     dump_logits MODEL TOKENS.json [--reference]
+//!     dump_logits MODEL TOKENS.json [--reference | --kv-type f32|f16|q8_0]
 //!
 //! MODEL is a `.gguf` file or a directory with `config.json`; TOKENS.json an array of token ids.
-//! With `--reference` the logits are the readable f32 forward's.
+//! With `--reference` the logits are the readable f32 forward's; `--kv-type` stores K and V in
+//! another type than the model's own.
 
 use std::error::Error;
 use std::io::{BufWriter, Write};
@@ -14,18 +15,27 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use engine::{Batch, Model, NoTaps, Reference};
-use kernels::{KvStore, PAGE_TOKENS, PageId, RowPlace, Team};
+use kernels::{KvStore, KvType, PAGE_TOKENS, PageId, RowPlace, Team};
 use package::Package;
 
 /// Rows in one step, which bounds the memory of their logits.
 const CHUNK: usize = 128;
+const USAGE: &str = "usage: dump_logits MODEL TOKENS.json [--reference | --kv-type f32|f16|q8_0]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (model, tokens, reference) = match arguments.as_slice() {
-        [model, tokens] => (model, tokens, false),
-        [model, tokens, flag] if flag == "--reference" => (model, tokens, true),
-        _ => return Err("usage: dump_logits MODEL TOKENS.json [--reference]".into()),
+    let (model, tokens, options) = match arguments.as_slice() {
+        [model, tokens, options @ ..] => (model, tokens, options),
+        _ => return Err(USAGE.into()),
+    };
+    let (reference, kv_type) = match options {
+        [] => (false, None),
+        [flag] if flag == "--reference" => (true, None),
+        [flag, name] if flag == "--kv-type" => {
+            let kv_type = KvType::ALL.into_iter().find(|kv_type| kv_type.name() == name);
+            (false, Some(kv_type.ok_or(USAGE)?))
+        }
+        _ => return Err(USAGE.into()),
     };
     let package = Package::open(Path::new(model))?;
     let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(tokens)?)?;
@@ -33,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if reference {
         dump_reference(&package, &tokens, &mut out)?;
     } else {
-        dump_fast(&package, &tokens, &mut out)?;
+        dump_fast(&package, &tokens, kv_type, &mut out)?;
     }
     out.flush()?;
     Ok(())
@@ -56,12 +66,15 @@ fn dump_reference(
 fn dump_fast(
     package: &Package,
     tokens: &[u32],
+    kv_type: Option<KvType>,
     out: &mut impl Write,
 ) -> Result<(), Box<dyn Error>> {
     let threads = available_parallelism().map_or(1, NonZero::get);
     let mut model = Model::load(package, Arc::new(Team::new(threads)?), usize::MAX, &|_, _| {})?;
     let pages: Vec<PageId> = (0..tokens.len().div_ceil(PAGE_TOKENS) as PageId).collect();
-    let mut kv = KvStore::new(model.kv_geometry(), pages.len())?;
+    let mut geometry = model.kv_geometry();
+    geometry.kv_type = kv_type.unwrap_or(geometry.kv_type);
+    let mut kv = KvStore::new(geometry, pages.len())?;
     let rows: Vec<usize> = (0..CHUNK).collect();
     for (chunk, tokens) in tokens.chunks(CHUNK).enumerate() {
         let place = |row| RowPlace { pages: &pages, position: chunk * CHUNK + row };

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kernels::{Isa, Team};
+use kernels::{Isa, KvType, Team};
 use package::Package;
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ use crate::options::{EngineOptions, StartError};
 
 /// Lengths around a page, a tile and a segment, and one over a thousand.
 pub const LENGTHS: [usize; 10] = [15, 16, 17, 63, 64, 65, 511, 512, 513, 1037];
+/// Lengths for K and V in q8_0 beside another type; the answers reach over the boundaries.
+const LENGTHS_OF_Q8_0: [usize; 4] = [15, 64, 511, 1037];
 /// Lengths for instruction sets other than the fastest, which can be very slow.
 const LENGTHS_OF_OTHER_ISAS: [usize; 2] = [17, 65];
 
@@ -32,6 +34,9 @@ pub struct ExactOptions {
     pub threads: Vec<usize>,
     /// Instruction sets: the first with everything, the others with short prompts.
     pub isas: Vec<Isa>,
+    /// The only type of K and V; by default the model's with everything, and q8_0 with some
+    /// conditions and lengths.
+    pub kv_type: Option<KvType>,
 }
 
 impl Default for ExactOptions {
@@ -43,6 +48,7 @@ impl Default for ExactOptions {
             chunks: vec![Some(1), Some(7), Some(64), None],
             threads: vec![1, 2],
             isas: std::iter::once(best).chain(others).collect(),
+            kv_type: None,
         }
     }
 }
@@ -56,6 +62,8 @@ pub struct ExactReport {
     pub model: String,
     /// Lengths of the prompts of the fastest instruction set.
     pub lengths: Vec<usize>,
+    /// Types of K and V that were checked.
+    pub kv_types: Vec<&'static str>,
     /// Tokens drawn after each prompt.
     pub answer_tokens: usize,
     /// One entry per condition.
@@ -71,6 +79,8 @@ pub struct ExactReport {
 pub struct Cell {
     /// Instruction set.
     pub isa: &'static str,
+    /// Type of K and V.
+    pub kv_type: &'static str,
     /// Size of the team.
     pub threads: usize,
     /// Prompt rows per step; `None` is the whole prompt at once.
@@ -137,25 +147,35 @@ pub fn check_exact(
     let fits = |lengths: &[usize]| -> Vec<usize> {
         lengths.iter().copied().filter(|&length| length <= longest).collect()
     };
-    let mut cells = Vec::new();
+    let mut cells: Vec<Cell> = Vec::new();
     let mut self_tests = Vec::new();
     for (index, &isa) in options.isas.iter().enumerate() {
         let main = index == 0;
-        let lengths = fits(if main { &options.lengths } else { &LENGTHS_OF_OTHER_ISAS });
-        let prompts = exact_run::prompts(&lengths, package.config.vocab);
-        let mut isa_check = IsaCheck { package, isa, prompts, reference: Vec::new() };
+        let check = |kv_type, lengths: &[usize], part| {
+            let lengths = fits(if main { lengths } else { &LENGTHS_OF_OTHER_ISAS });
+            let prompts = exact_run::prompts(&lengths, package.config.vocab);
+            Check { package, isa, kv_type, part, prompts, reference: Vec::new() }
+        };
+        let part = if main { Part::All } else { Part::Some };
+        let mut checks = vec![check(options.kv_type, &options.lengths, part)];
+        if options.kv_type.is_none() {
+            let part = if main { Part::Some } else { Part::Few };
+            checks.push(check(Some(KvType::Q8_0), &LENGTHS_OF_Q8_0, part));
+        }
         for (index, &threads) in options.threads.iter().enumerate() {
-            let mut model = isa_check.load(threads)?;
-            if index == 0 {
-                isa_check.reference = isa_check.reference(&mut model)?;
+            let mut model = load(package, isa, threads)?;
+            for check in &mut checks {
+                if index == 0 {
+                    check.reference = check.reference(&mut model)?;
+                }
+                for condition in check.part.conditions(options, threads) {
+                    let cell = check.cell(&mut model, condition)?;
+                    progress(&cell);
+                    cells.push(cell);
+                }
             }
-            for condition in conditions(options, main, threads) {
-                let cell = isa_check.cell(&mut model, condition)?;
-                progress(&cell);
-                cells.push(cell);
-            }
             if index == 0 {
-                self_tests.push(isa_check.self_test(&mut model)?);
+                self_tests.push(checks[0].self_test(&mut model)?);
             }
         }
     }
@@ -165,6 +185,7 @@ pub fn check_exact(
         schema: "refrain.exact/1",
         model: package.name.clone(),
         lengths: fits(&options.lengths),
+        kv_types: kv_types(&cells),
         answer_tokens: ANSWER_TOKENS,
         cells,
         self_tests,
@@ -172,40 +193,70 @@ pub fn check_exact(
     })
 }
 
-/// The conditions for one team: all of them, or a few where rows are expensive.
-fn conditions(options: &ExactOptions, main: bool, threads: usize) -> Vec<Condition> {
-    let mut conditions = Vec::new();
-    for &chunk in &options.chunks {
-        for cached in [false, true] {
-            for neighbours in [false, true] {
-                let few = chunk != Some(1) && neighbours;
-                if main || few {
-                    conditions.push(Condition { threads, chunk, cached, neighbours });
+/// The types of K and V of some cells, in order.
+fn kv_types(cells: &[Cell]) -> Vec<&'static str> {
+    let mut types: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !types.contains(&cell.kv_type) {
+            types.push(cell.kv_type);
+        }
+    }
+    types
+}
+
+fn load(package: &Package, isa: Isa, threads: usize) -> Result<Model, StartError> {
+    let team = Arc::new(Team::with_isa(threads, isa)?);
+    Ok(Model::load(package, team, package.config.context, &|_, _| {})?)
+}
+
+/// Which of the conditions are run.
+#[derive(Clone, Copy)]
+enum Part {
+    All,
+    /// Those where most comes together, and not the slowest.
+    Some,
+    /// One size of chunks, beside neighbours.
+    Few,
+}
+
+impl Part {
+    /// The conditions for one team.
+    fn conditions(self, options: &ExactOptions, threads: usize) -> Vec<Condition> {
+        let mut conditions = Vec::new();
+        for &chunk in &options.chunks {
+            for cached in [false, true] {
+                for neighbours in [false, true] {
+                    let runs = match self {
+                        Part::All => true,
+                        Part::Some => chunk != Some(1) && neighbours,
+                        Part::Few => chunk == Some(7) && neighbours,
+                    };
+                    if runs {
+                        conditions.push(Condition { threads, chunk, cached, neighbours });
+                    }
                 }
             }
         }
+        conditions
     }
-    conditions
 }
 
-/// The matrix of one instruction set, which is compared with itself alone.
-struct IsaCheck<'a> {
+/// The matrix of one instruction set and type of K and V, which is compared with itself alone.
+struct Check<'a> {
     package: &'a Arc<Package>,
     isa: Isa,
+    /// `None` is the model's own.
+    kv_type: Option<KvType>,
+    part: Part,
     prompts: Vec<Prompt>,
     reference: Vec<Observed>,
 }
 
-impl IsaCheck<'_> {
-    fn load(&self, threads: usize) -> Result<Model, StartError> {
-        let team = Arc::new(Team::with_isa(threads, self.isa)?);
-        let context = self.package.config.context;
-        Ok(Model::load(self.package, team, context, &|_, _| {})?)
-    }
-
+impl Check<'_> {
     fn run(&self, model: &mut Model, condition: Condition) -> Result<exact_run::Run, StartError> {
         let options = EngineOptions {
             chunk_tokens: Some(condition.chunk.unwrap_or(usize::MAX)),
+            kv_type: self.kv_type,
             ..EngineOptions::default()
         };
         let scheduler = options.resolve(self.package, model)?.scheduler(self.package)?;
@@ -232,6 +283,7 @@ impl IsaCheck<'_> {
         };
         Ok(Cell {
             isa: self.isa.name(),
+            kv_type: self.kv_type.unwrap_or(model.kv_geometry().kv_type).name(),
             threads: condition.threads,
             chunk: condition.chunk,
             cached: condition.cached,
@@ -249,7 +301,7 @@ impl IsaCheck<'_> {
     /// Breaks the model's matmul and looks whether a short comparison sees it.
     fn self_test(&self, model: &mut Model) -> Result<SelfTest, StartError> {
         let prompts = self.prompts.iter().take(3).cloned().collect();
-        let mut broken = IsaCheck { prompts, reference: Vec::new(), ..*self };
+        let mut broken = Check { prompts, reference: Vec::new(), ..*self };
         model.set_fault(Some(Fault::BatchDependent));
         broken.reference = broken.reference(model)?;
         let condition = Condition { threads: 1, chunk: Some(7), cached: false, neighbours: true };

@@ -65,6 +65,7 @@ pub use exact::{Cell, ExactOptions, ExactReport, LENGTHS, Outcome, SelfTest, che
 pub use exact_run::Difference;
 #[doc(hidden)]
 pub use fault::Fault;
+pub use kernels::KvType;
 pub use limits::{Limits, Work};
 pub use machine::Machine;
 pub use memory_need::MemoryNeed;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::architecture::Transformer;
 use crate::fast::WeighLoad;
 use crate::machine::Machine;
-use crate::model::{kv_type_name, suitable_kv_type};
+use crate::model::suitable_kv_type;
 use crate::options::{EngineOptions, StartError, context_within};
 
 /// Memory that an engine takes for a model by default. Its activations come on top: some MiB.
@@ -44,13 +44,12 @@ impl MemoryNeed {
             head_dim: config.head_dim,
             kv_type: suitable_kv_type(load.rounded()),
         };
-        let numbers = 2 * config.layers * config.kv_heads * config.head_dim;
         let page_bytes = geometry.page_bytes() as u64;
         let pages = EngineOptions::default().pages(geometry, Machine::detect().memory_bytes)?;
         Ok(MemoryNeed {
             weights_bytes: load.bytes(),
-            kv_type: kv_type_name(geometry.kv_type),
-            kv_bytes_per_token: (numbers * geometry.kv_type.bytes()) as u64,
+            kv_type: geometry.kv_type.name(),
+            kv_bytes_per_token: geometry.token_bytes() as u64,
             kv_bytes_at_context: config.context.div_ceil(PAGE_TOKENS) as u64 * page_bytes,
             kv_budget_bytes: pages as u64 * page_bytes,
             context: context_within(config.context, pages),

@@ -89,7 +89,7 @@ impl Model {
     }
 
     /// The shape of the K/V that the model needs, in the type that suits its weights: f32 if they
-    /// are all f32, else f16. A store of the other type works too.
+    /// are all f32, else f16. A store of another type works too.
     pub fn kv_geometry(&self) -> KvGeometry {
         KvGeometry {
             layers: self.config.layers,
@@ -102,7 +102,7 @@ impl Model {
     /// Names everything that decides which bits K, V and logits have, for the same weights and
     /// tokens. K/V may be shared only where it is equal.
     pub fn numerics_id(&self, kv_type: KvType) -> String {
-        let kv = kv_type_name(kv_type);
+        let kv = kv_type.name();
         let rope = self.config.rope.as_ref().map_or("none".to_owned(), |rope| format!("{rope:?}"));
         let isa = self.team.isa();
         let isa = if isa.has_bf16() { format!("{isa} with bf16") } else { isa.to_string() };
@@ -171,14 +171,6 @@ impl Model {
 /// Where weights are rounded, K and V may be: f16 keeps more bits than they have.
 pub(crate) fn suitable_kv_type(weights_rounded: bool) -> KvType {
     if weights_rounded { KvType::F16 } else { KvType::F32 }
-}
-
-/// The type's name, as it is reported.
-pub(crate) fn kv_type_name(kv_type: KvType) -> &'static str {
-    match kv_type {
-        KvType::F32 => "f32",
-        KvType::F16 => "f16",
-    }
 }
 
 fn rope_table(rope: &Rope, config: &Config) -> Result<RopeTable, LoadError> {

@@ -11,7 +11,7 @@ use crate::error::LoadError;
 use crate::kv_memory::KvMemory;
 use crate::kv_pool::KvPool;
 use crate::machine::Machine;
-use crate::model::{Model, kv_type_name};
+use crate::model::Model;
 use crate::request::RequestLimits;
 use crate::scheduler::{Limits, Scheduler, wall_clock};
 
@@ -42,7 +42,7 @@ pub struct EngineOptions {
     /// quarter ([`KV_MEMORY_SHARE`]) of the machine's or cgroup's memory. It is committed as
     /// it is used.
     pub kv_bytes: Option<u64>,
-    /// Element type of K/V; by default the model's.
+    /// Type of K/V; by default f32 if all weights are f32, else f16.
     pub kv_type: Option<KvType>,
     /// Answers computed at the same time; by default [`MAX_RUNNING`].
     pub max_running: Option<usize>,
@@ -89,7 +89,9 @@ pub struct EngineInfo {
     pub memory_bytes: u64,
     /// Bytes of K/V of one page of 16 tokens.
     pub page_bytes: usize,
-    /// `f32` or `f16`.
+    /// Bytes of K/V of one token, without what pads the pages.
+    pub kv_bytes_per_token: usize,
+    /// Type of K and V: `f32`, `f16` or `q8_0`.
     pub kv_type: &'static str,
     /// Threads that compute.
     pub threads: usize,
@@ -187,7 +189,8 @@ impl EngineOptions {
             kv_budget_bytes: (pages * geometry.page_bytes()) as u64,
             memory_bytes,
             page_bytes: geometry.page_bytes(),
-            kv_type: kv_type_name(geometry.kv_type),
+            kv_bytes_per_token: geometry.token_bytes(),
+            kv_type: geometry.kv_type.name(),
             threads: team.threads(),
             isa: team.isa().name(),
             numerics_id: model.numerics_id(geometry.kv_type),

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p kernels --example attention_rate [-- THREADS...]`; `REFRAIN_ISA` picks
 //! the instruction set. The shape is that of SmolLM2-135M: 30 layers, 9 query heads on 3 KV heads
-//! of 64 dimensions, f16.
+//! of 64 dimensions; K and V are f16, and then q8_0.
 
 use kernels::{
     AttentionScratch, KvGeometry, KvStore, KvType, PAGE_TOKENS, PageId, RowPlace, Strided, Team,
@@ -22,20 +22,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = if given.is_empty() { vec![1, 2] } else { given };
     for threads in threads {
         let team = Team::new(threads)?;
-        println!("{} with {threads} threads", team.isa().name());
-        for length in [128, 512, 2048] {
-            let best_s = prefill(&team, length)?;
-            let keys = (length * (length + 1) / 2) as f64;
-            let operations = 4.0 * keys * (HEAD_DIM * HEADS * LAYERS) as f64;
-            let rate = operations / best_s * 1e-9;
-            println!("  prefill {length}: {:.2} ms, {rate:.0} GFLOP/s", best_s * 1e3);
+        for kv_type in [KvType::F16, KvType::Q8_0] {
+            println!("{} with {threads} threads, {}", team.isa().name(), kv_type.name());
+            rates(&team, kv_type)?;
         }
-        for depth in [128, 512, 1024, 4096, 8000] {
-            let best_s = decode(&team, depth)?;
-            let bytes = (LAYERS * KV_HEADS * HEAD_DIM * 4 * depth) as f64;
-            let rate = bytes / best_s * 1e-9;
-            println!("  decode at {depth}: {:.3} ms a token, {rate:.1} GB/s", best_s * 1e3);
-        }
+    }
+    Ok(())
+}
+
+fn rates(team: &Team, kv_type: KvType) -> Result<(), Box<dyn std::error::Error>> {
+    let geometry = KvGeometry { layers: LAYERS, kv_heads: KV_HEADS, head_dim: HEAD_DIM, kv_type };
+    for length in [128, 512, 2048] {
+        let best_s = prefill(team, geometry, length)?;
+        let keys = (length * (length + 1) / 2) as f64;
+        let operations = 4.0 * keys * (HEAD_DIM * HEADS * LAYERS) as f64;
+        let rate = operations / best_s * 1e-9;
+        println!("  prefill {length}: {:.2} ms, {rate:.0} GFLOP/s", best_s * 1e3);
+    }
+    for depth in [128, 512, 1024, 4096, 8000] {
+        let best_s = decode(team, geometry, depth)?;
+        let bytes = (geometry.token_bytes() * depth) as f64;
+        let rate = bytes / best_s * 1e-9;
+        println!("  decode at {depth}: {:.3} ms a token, {rate:.1} GB/s", best_s * 1e3);
     }
     Ok(())
 }
@@ -44,9 +52,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 type Filled = (KvStore, Vec<PageId>, Vec<f32>);
 
 /// A store whose first `length` positions are written, and fused q|k|v rows for them.
-fn filled(team: &Team, length: usize) -> Result<Filled, Box<dyn std::error::Error>> {
-    let geometry =
-        KvGeometry { layers: LAYERS, kv_heads: KV_HEADS, head_dim: HEAD_DIM, kv_type: KvType::F16 };
+fn filled(
+    team: &Team,
+    geometry: KvGeometry,
+    length: usize,
+) -> Result<Filled, Box<dyn std::error::Error>> {
     let count = length.div_ceil(PAGE_TOKENS);
     let mut store = KvStore::new(geometry, count)?;
     let pages: Vec<PageId> = (0..count as PageId).collect();
@@ -67,16 +77,24 @@ fn filled(team: &Team, length: usize) -> Result<Filled, Box<dyn std::error::Erro
 }
 
 /// Seconds for all layers of a prompt of `length` tokens, nothing before.
-fn prefill(team: &Team, length: usize) -> Result<f64, Box<dyn std::error::Error>> {
-    let (store, pages, qkv) = filled(team, length)?;
+fn prefill(
+    team: &Team,
+    geometry: KvGeometry,
+    length: usize,
+) -> Result<f64, Box<dyn std::error::Error>> {
+    let (store, pages, qkv) = filled(team, geometry, length)?;
     let places: Vec<RowPlace> =
         (0..length).map(|position| RowPlace { pages: &pages, position }).collect();
     Ok(run(team, &store, &qkv, &places, 10))
 }
 
 /// Seconds for all layers of one token at position `depth - 1`.
-fn decode(team: &Team, depth: usize) -> Result<f64, Box<dyn std::error::Error>> {
-    let (store, pages, qkv) = filled(team, depth)?;
+fn decode(
+    team: &Team,
+    geometry: KvGeometry,
+    depth: usize,
+) -> Result<f64, Box<dyn std::error::Error>> {
+    let (store, pages, qkv) = filled(team, geometry, depth)?;
     Ok(run(team, &store, &qkv, &[RowPlace { pages: &pages, position: depth - 1 }], 100))
 }
 

@@ -3,7 +3,9 @@
 //! A page holds the keys and values of [`PAGE_TOKENS`] consecutive positions of one sequence, for
 //! all layers. Inside, each (layer, KV head) has one *unit*: the keys dimension-major
 //! (`[head_dim][16 tokens]`, so that one vector is one dimension of sixteen keys) and then the
-//! values token-major (`[16 tokens][head_dim padded to 16]`).
+//! values token-major (`[16 tokens][head_dim padded to 16]`). Where numbers are bytes, the scales of
+//! the keys follow the keys and those of the values the values, both `[blocks][16 tokens]`, a block
+//! being [`SCALED_DIMS`] dimensions.
 
 use crate::memory::{COMMIT_BYTES, ZeroedMemory};
 use half::f16;
@@ -18,6 +20,10 @@ pub const PAGE_TOKENS: usize = 16;
 /// The largest head dimension that attention handles.
 pub const MAX_HEAD_DIM: usize = 512;
 
+/// Dimensions of a key or value that share a scale, where there are scales. The last block of a
+/// head may have fewer.
+pub(crate) const SCALED_DIMS: usize = 32;
+
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KvType {
@@ -25,14 +31,32 @@ pub enum KvType {
     F32,
     /// 16-bit floats, rounded to nearest even; what is too large is stored as ±65504 and counted.
     F16,
+    /// Bytes in -127 ..= 127, and an f32 scale for each 32 dimensions of each token's own key and
+    /// value in each head: `max|x| / 127`, so that the greatest number is a byte of ±127. Where
+    /// that is below 2^-100, the 32 numbers are stored as zeros; where one of them is infinite or
+    /// NaN, all 32 are stored as NaN, and no other number is.
+    Q8_0,
 }
 
 impl KvType {
-    /// Bytes of one element.
+    /// All types.
+    pub const ALL: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
+
+    /// The type's name, as it is asked for and reported.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F32 => "f32",
+            KvType::F16 => "f16",
+            KvType::Q8_0 => "q8_0",
+        }
+    }
+
+    /// Bytes of one number, scales apart.
     pub fn bytes(self) -> usize {
         match self {
             KvType::F32 => 4,
             KvType::F16 => 2,
+            KvType::Q8_0 => 1,
         }
     }
 }
@@ -56,14 +80,39 @@ impl KvGeometry {
         self.head_dim.next_multiple_of(16)
     }
 
+    /// Scales of one token's key in one head, and of its value.
+    fn scales(&self) -> usize {
+        match self.kv_type {
+            KvType::F32 | KvType::F16 => 0,
+            KvType::Q8_0 => self.head_dim.div_ceil(SCALED_DIMS),
+        }
+    }
+
+    /// How far the scales of one unit's keys are behind its keys, in bytes.
+    pub(crate) fn key_scales_offset(&self) -> usize {
+        (self.head_dim * PAGE_TOKENS * self.kv_type.bytes()).next_multiple_of(64)
+    }
+
+    /// How far the scales of one unit's values are behind its values, in bytes.
+    pub(crate) fn value_scales_offset(&self) -> usize {
+        self.value_dims() * PAGE_TOKENS * self.kv_type.bytes()
+    }
+
     /// Bytes of the keys of one unit.
     pub(crate) fn key_bytes(&self) -> usize {
-        (self.head_dim * PAGE_TOKENS * self.kv_type.bytes()).next_multiple_of(64)
+        self.key_scales_offset() + self.scales() * PAGE_TOKENS * size_of::<f32>()
     }
 
     /// Bytes of one unit: keys and values of one layer and KV head.
     pub(crate) fn unit_bytes(&self) -> usize {
-        self.key_bytes() + self.value_dims() * PAGE_TOKENS * self.kv_type.bytes()
+        let values = self.value_scales_offset() + self.scales() * PAGE_TOKENS * size_of::<f32>();
+        self.key_bytes() + values
+    }
+
+    /// Bytes that K and V of one token take, without what pads them.
+    pub fn token_bytes(&self) -> usize {
+        let row = self.head_dim * self.kv_type.bytes() + self.scales() * size_of::<f32>();
+        2 * self.layers * self.kv_heads * row
     }
 
     /// Bytes of one page, with what rounding up to the system's own pages adds, so that a page can
@@ -222,16 +271,28 @@ impl KvStore {
         slot: usize,
     ) -> (Vec<f32>, Vec<f32>) {
         assert!(slot < PAGE_TOKENS, "slot {slot} of a page of {PAGE_TOKENS}");
+        let geometry = &self.geometry;
         let unit = &self.page_bytes(page)[self.unit_offset(layer, head)..];
-        let element = |byte: usize| match self.geometry.kv_type {
-            KvType::F32 => f32::from_le_bytes([0, 1, 2, 3].map(|i| unit[byte + i])),
-            KvType::F16 => f16::from_le_bytes([unit[byte], unit[byte + 1]]).to_f32(),
+        let float = |at: usize| f32::from_le_bytes([0, 1, 2, 3].map(|i| unit[at + i]));
+        // Number `index` of what starts at byte `start`; it is of dimension `dim`.
+        let number = |start: usize, scales: usize, index: usize, dim: usize| {
+            let at = start + index * geometry.kv_type.bytes();
+            match geometry.kv_type {
+                KvType::F32 => float(at),
+                KvType::F16 => f16::from_le_bytes([unit[at], unit[at + 1]]).to_f32(),
+                KvType::Q8_0 => {
+                    let scale = dim / SCALED_DIMS * PAGE_TOKENS + slot;
+                    let scale = float(start + scales + scale * size_of::<f32>());
+                    f32::from(unit[at].cast_signed()) * scale
+                }
+            }
         };
-        let size = self.geometry.kv_type.bytes();
-        let value_row = self.geometry.key_bytes() + slot * self.geometry.value_dims() * size;
-        let dims = 0..self.geometry.head_dim;
-        let key = dims.clone().map(|d| element((d * PAGE_TOKENS + slot) * size)).collect();
-        (key, dims.map(|d| element(value_row + d * size)).collect())
+        let dims = 0..geometry.head_dim;
+        let scales = geometry.key_scales_offset();
+        let key = dims.clone().map(|dim| number(0, scales, dim * PAGE_TOKENS + slot, dim));
+        let (start, scales) = (geometry.key_bytes(), geometry.value_scales_offset());
+        let row = slot * geometry.value_dims();
+        (key.collect(), dims.map(|dim| number(start, scales, row + dim, dim)).collect())
     }
 
     /// How many elements were too large for f16 and stored as ±65504 so far.

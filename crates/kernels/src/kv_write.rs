@@ -1,6 +1,7 @@
 //! Storing keys and values of new rows.
 
-use crate::kv_store::{KvError, KvStore, KvType, PAGE_TOKENS, RowPlace};
+use crate::kv_store::{KvError, KvGeometry, KvStore, KvType, PAGE_TOKENS, RowPlace, SCALED_DIMS};
+use crate::quantize::quantize_block;
 use crate::rows::Strided;
 use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::{Team, range_of};
@@ -36,13 +37,9 @@ pub fn store_kv(
     let base = store.base_mut(rows.iter().map(|place| place.pages[place.position / PAGE_TOKENS]));
     let write = Write {
         base: Base(base),
+        geometry,
         page_bytes: geometry.page_bytes(),
-        key_bytes: geometry.key_bytes(),
-        head_dim: geometry.head_dim,
-        value_dims: geometry.value_dims(),
-        kv_type: geometry.kv_type,
         offset: store.unit_offset(layer, 0),
-        unit_bytes: geometry.unit_bytes(),
         rows,
     };
     let store = &*store;
@@ -73,13 +70,9 @@ unsafe impl Sync for Base {}
 
 struct Write<'a> {
     base: Base,
+    geometry: KvGeometry,
     page_bytes: usize,
-    key_bytes: usize,
-    head_dim: usize,
-    value_dims: usize,
-    kv_type: KvType,
     offset: usize,
-    unit_bytes: usize,
     rows: &'a [RowPlace<'a>],
 }
 
@@ -97,19 +90,23 @@ impl Kernel for WritePart<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> u64 {
         let WritePart { write, from, head, is_value } = self;
-        let dims = write.head_dim;
+        let KvGeometry { head_dim: dims, kv_type, .. } = write.geometry;
+        let (key_bytes, value_dims) = (write.geometry.key_bytes(), write.geometry.value_dims());
+        let key_scales = write.geometry.key_scales_offset();
+        let value_scales = write.geometry.value_scales_offset();
+        let offset = write.offset + head * write.geometry.unit_bytes();
         let mut saturated = 0;
         for (row, place) in write.rows.iter().enumerate() {
             let numbers = &from.row(row, (head + 1) * dims)[head * dims..];
             let (page, slot) =
                 (place.pages[place.position / PAGE_TOKENS], place.position % PAGE_TOKENS);
-            let unit = page as usize * write.page_bytes + write.offset + head * write.unit_bytes;
+            let unit = page as usize * write.page_bytes + offset;
             // SAFETY: `store_kv` checked the page and `unit_offset` the layer; the unit lies inside
             // the page. No other worker touches this head's keys or values.
             unsafe {
                 let unit = write.base.0.add(unit);
-                let values = unit.add(write.key_bytes);
-                match (write.kv_type, is_value) {
+                let values = unit.add(key_bytes);
+                match (kv_type, is_value) {
                     (KvType::F32, false) => {
                         let keys = unit.cast::<f32>().add(slot);
                         for (d, &x) in numbers.iter().enumerate() {
@@ -117,7 +114,7 @@ impl Kernel for WritePart<'_> {
                         }
                     }
                     (KvType::F32, true) => {
-                        let to = values.cast::<f32>().add(slot * write.value_dims);
+                        let to = values.cast::<f32>().add(slot * value_dims);
                         to.copy_from_nonoverlapping(numbers.as_ptr(), dims);
                     }
                     (KvType::F16, false) => {
@@ -125,13 +122,44 @@ impl Kernel for WritePart<'_> {
                         saturated += to_f16(s, numbers, keys, PAGE_TOKENS);
                     }
                     (KvType::F16, true) => {
-                        let to = values.cast::<u16>().add(slot * write.value_dims);
+                        let to = values.cast::<u16>().add(slot * value_dims);
                         saturated += to_f16(s, numbers, to, 1);
+                    }
+                    (KvType::Q8_0, false) => {
+                        let scales = unit.add(key_scales).cast::<f32>().add(slot);
+                        to_q8_0(s, numbers, unit.cast::<i8>().add(slot), PAGE_TOKENS, scales);
+                    }
+                    (KvType::Q8_0, true) => {
+                        let scales = values.add(value_scales).cast::<f32>().add(slot);
+                        let to = values.cast::<i8>().add(slot * value_dims);
+                        to_q8_0(s, numbers, to, 1, scales);
                     }
                 }
             }
         }
         saturated
+    }
+}
+
+/// Rounds numbers to bytes and writes them `step` apart, with a scale for each 32 of them,
+/// [`PAGE_TOKENS`] apart.
+///
+/// # Safety
+/// `to` is writable at `0, step, 2 * step, …`, as many as there are numbers, and `scales` likewise.
+#[inline(always)]
+unsafe fn to_q8_0<S: Simd>(s: S, numbers: &[f32], to: *mut i8, step: usize, scales: *mut f32) {
+    for (block, chunk) in numbers.chunks(SCALED_DIMS).enumerate() {
+        let mut x = [0.0; SCALED_DIMS];
+        x[..chunk.len()].copy_from_slice(chunk);
+        let mut bytes = [0; SCALED_DIMS];
+        let scale = quantize_block(s, &x, &mut bytes).scale;
+        // SAFETY: the caller vouches for both.
+        unsafe {
+            for (i, &byte) in bytes[..chunk.len()].iter().enumerate() {
+                to.add((block * SCALED_DIMS + i) * step).write(byte);
+            }
+            scales.add(block * PAGE_TOKENS).write(scale);
+        }
     }
 }
 

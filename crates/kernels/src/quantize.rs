@@ -228,7 +228,7 @@ impl Kernel for Quantize<'_> {
 
 /// Quantizes one block of 32 values.
 #[inline(always)]
-fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
+pub(crate) fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> BlockScale {
     let (low, high) = (s.load_slice(&x[..LANES]), s.load_slice(&x[LANES..]));
     // Compared as integers, so that a NaN is the greatest and is not lost.
     let greatest = s.max_i32(s.magnitude_bits(low), s.magnitude_bits(high));

@@ -21,7 +21,7 @@ fn store_row(store: &mut KvStore, pages: &[u32], position: usize, x: f32) -> Res
 
 #[test]
 fn pages_are_zeroed_copied_and_released() {
-    for kv_type in [KvType::F16, KvType::F32] {
+    for kv_type in KvType::ALL {
         let mut store = KvStore::new(geometry(kv_type), 4).unwrap();
         assert!(store.page_bytes(3).iter().all(|&byte| byte == 0));
         store_row(&mut store, &[2, 1], 17, 0.5).unwrap();
@@ -68,6 +68,17 @@ fn impossible_stores_and_places_are_refused() {
     assert!(matches!(unknown, Err(KvError::Page { page: 7, pages: 2 })));
 }
 
+#[test]
+fn a_token_takes_nine_sixteenths_of_f16_in_bytes_with_scales() {
+    let [_, f16, q8_0] =
+        KvType::ALL.map(|kv_type| KvGeometry { layers: 30, kv_heads: 3, head_dim: 64, kv_type });
+    assert_eq!((f16.token_bytes(), q8_0.token_bytes()), (30 * 3 * 256, 30 * 3 * 144));
+    for geometry in [f16, q8_0] {
+        let padding = geometry.page_bytes() - 16 * geometry.token_bytes();
+        assert!(padding < 4096, "{padding} bytes of padding");
+    }
+}
+
 proptest! {
     /// Each number is what the `half` crate rounds it to, held within ±65504, and counted if it
     /// was not within; by any instruction set and number of threads.
@@ -94,6 +105,72 @@ proptest! {
             }
             let large = numbers.iter().filter(|x| x.abs() > 65504.0).count();
             prop_assert_eq!(store.saturated(), large as u64);
+        }
+    }
+
+    /// Each number is within half a step of what was stored, a step being the greatest magnitude
+    /// of its own 32 dimensions of its own token by 127; and neither other tokens, nor other
+    /// instruction sets or threads change what a token stores.
+    #[test]
+    fn q8_0_is_rounded_by_the_row_s_own_scales(
+        numbers in prop::collection::vec(-1e6f32..1e6, 2 * 80),
+        others in prop::collection::vec(any::<f32>(), 2 * 80),
+        head_dim in prop::sample::select(vec![6usize, 32, 40]),
+        threads in 1usize..4,
+    ) {
+        let width = 2 * head_dim;
+        let geometry = KvGeometry { layers: 1, kv_heads: 2, head_dim, kv_type: KvType::Q8_0 };
+        let mut first = None;
+        for isa in Isa::available() {
+            let mut store = KvStore::new(geometry, 1).unwrap();
+            let team = Team::with_isa(threads, isa).unwrap();
+            let mut put = |numbers: &[f32], position| {
+                let (k, v) = (&numbers[..width], &numbers[80..][..width]);
+                let (k, v) = (Strided::whole(k, width), Strided::whole(v, width));
+                let place = [RowPlace { pages: &[0], position }];
+                store_kv(&team, &mut store, 0, k, v, &place).unwrap();
+            };
+            put(&others, 8);
+            put(&numbers, 9);
+            put(&others, 10);
+            for head in 0..2 {
+                let (k, v) = store.read(0, 0, head, 9);
+                for (stored, start) in [(k, head * head_dim), (v, 80 + head * head_dim)] {
+                    let given = &numbers[start..][..head_dim];
+                    for (stored, given) in stored.chunks(32).zip(given.chunks(32)) {
+                        let greatest = given.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+                        for (stored, given) in stored.iter().zip(given) {
+                            let most = f64::from(greatest) * (0.5 / 127.0 + 1e-6);
+                            let error = (f64::from(*stored) - f64::from(*given)).abs();
+                            prop_assert!(error <= most, "{} for {}", stored, given);
+                        }
+                    }
+                }
+            }
+            let read: Vec<_> = (0..2).map(|head| store.read(0, 0, head, 9)).collect();
+            prop_assert_eq!(first.get_or_insert_with(|| read.clone()), &read);
+        }
+    }
+
+    /// A block with a number that is not finite reads as NaN, and the blocks beside it as ever.
+    #[test]
+    fn q8_0_keeps_what_is_not_finite_to_its_block(at in 0usize..80, infinite in any::<bool>()) {
+        let geometry =
+            KvGeometry { layers: 1, kv_heads: 1, head_dim: 80, kv_type: KvType::Q8_0 };
+        let mut numbers = [0.5f32; 80];
+        numbers[at] = if infinite { f32::NEG_INFINITY } else { f32::NAN };
+        for isa in Isa::available() {
+            let mut store = KvStore::new(geometry, 1).unwrap();
+            let team = Team::with_isa(1, isa).unwrap();
+            let view = Strided::whole(&numbers, 80);
+            store_kv(&team, &mut store, 0, view, view, &[RowPlace { pages: &[0], position: 3 }])
+                .unwrap();
+            let (k, v) = store.read(0, 0, 0, 3);
+            for (d, x) in k.into_iter().enumerate().chain(v.into_iter().enumerate()) {
+                let same = if d / 32 == at / 32 { x.is_nan() } else { (x - 0.5).abs() < 1e-6 };
+                prop_assert!(same, "dimension {} reads {}", d, x);
+            }
+            prop_assert_eq!(store.read(0, 0, 0, 2), (vec![0.0; 80], vec![0.0; 80]));
         }
     }
 }

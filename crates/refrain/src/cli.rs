@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use engine::KvType;
 
 use crate::bytes;
 use crate::explain::Language;
@@ -115,12 +117,29 @@ pub(crate) struct EngineArguments {
     /// used.
     #[arg(long, env = "REFRAIN_KV_BUDGET", value_name = "SIZE", value_parser = bytes::parse)]
     pub(crate) kv_budget: Option<u64>,
+    #[command(flatten)]
+    pub(crate) kv: KvArguments,
     /// Prompt tokens computed in one step [default: 256]
     #[arg(
         long, env = "REFRAIN_CHUNK", value_name = "TOKENS",
         value_parser = value_parser!(u32).range(1..=65536)
     )]
     pub(crate) chunk: Option<u32>,
+}
+
+/// How K and V are stored.
+#[derive(Args)]
+pub(crate) struct KvArguments {
+    /// Type of K/V: f32, f16 or q8_0 [default: f16 or f32]
+    ///
+    /// By default f16, and f32 for a model whose weights are all f32. q8_0 takes little more than
+    /// half the memory of f16 (a byte a number, and a scale for each 32), is faster on long
+    /// contexts, and a little less precise.
+    #[arg(
+        long, env = "REFRAIN_KV_TYPE", value_name = "TYPE", value_parser = kv_type(),
+        hide_possible_values = true
+    )]
+    pub(crate) kv_type: Option<KvType>,
 }
 
 #[derive(Args)]
@@ -350,6 +369,8 @@ pub(crate) struct BenchArguments {
         value_parser = value_parser!(u16).range(1..=1024)
     )]
     pub(crate) threads: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) kv: KvArguments,
     /// Repetitions of each test; the median is reported
     #[arg(
         short, long, default_value_t = 5, value_name = "N",
@@ -433,6 +454,14 @@ pub(crate) struct CheckArticleArguments {
 pub(crate) struct CheckExactArguments {
     #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
     pub(crate) model: Option<String>,
+    /// The only type of K/V to check: f32, f16 or q8_0
+    ///
+    /// By default the model's own in every way, and q8_0 in some.
+    #[arg(
+        long, env = "REFRAIN_KV_TYPE", value_name = "TYPE", value_parser = kv_type(),
+        hide_possible_values = true
+    )]
+    pub(crate) kv_type: Option<KvType>,
     /// One JSON document (schema refrain.exact/1)
     #[arg(long)]
     pub(crate) json: bool,
@@ -450,6 +479,12 @@ pub(crate) struct ManArguments {
     /// Write one page for each command into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+fn kv_type() -> impl TypedValueParser<Value = KvType> {
+    PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(|name| {
+        KvType::ALL.into_iter().find(|kv_type| kv_type.name() == name).ok_or("no such type")
+    })
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

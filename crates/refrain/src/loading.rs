@@ -83,6 +83,7 @@ pub(crate) fn options(arguments: &EngineArguments) -> EngineOptions {
         threads: arguments.threads.map(usize::from),
         context: arguments.context.map(|tokens| tokens as usize),
         kv_bytes: arguments.kv_budget,
+        kv_type: arguments.kv.kv_type,
         chunk_tokens: arguments.chunk.map(|tokens| tokens as usize),
         ..EngineOptions::default()
     }

@@ -298,8 +298,7 @@ impl<'a> Tracing<'a> {
 
     fn kv(&self) -> Kv {
         let geometry = self.store.geometry();
-        let numbers = 2 * geometry.layers * geometry.kv_heads * geometry.head_dim;
-        let bytes_per_token = numbers * geometry.kv_type.bytes();
+        let bytes_per_token = geometry.token_bytes();
         Kv {
             layers: geometry.layers,
             k_shape: self.kv_shape(),

@@ -36,6 +36,7 @@ fn a_llama_is_exact_beyond_a_thousand_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let report = check(&with_context(2048, folder.path()));
     assert_eq!(report.lengths, engine::LENGTHS);
+    assert_eq!(report.kv_types, ["f32", "q8_0"]);
     assert!(report.cells.iter().all(|cell| cell.cached == (cell.reused_tokens > 0)));
 }
 

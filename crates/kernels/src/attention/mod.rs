@@ -89,7 +89,12 @@ pub fn attention(
         out.len(),
         rows.len()
     );
-    let shape = Shape { head_dim: geometry.head_dim, value_dims: geometry.value_dims() };
+    let shape = Shape {
+        head_dim: geometry.head_dim,
+        value_dims: geometry.value_dims(),
+        key_scales: geometry.key_scales_offset(),
+        value_scales: geometry.value_scales_offset(),
+    };
     let AttentionScratch { plan, workers, partials } = scratch;
     plan.make(rows, geometry.kv_heads, heads / geometry.kv_heads, team.threads());
     for last in plan.last_rows() {
@@ -136,6 +141,12 @@ fn run(team: &Team, call: Call, plan: &Plan, workers: &mut [Worker]) {
                 dispatch_float(
                     team.isa(),
                     RunJobs::<u16>(call, jobs, worker_memory, [Unit::NONE; _]),
+                );
+            }
+            KvType::Q8_0 => {
+                dispatch_float(
+                    team.isa(),
+                    RunJobs::<i8>(call, jobs, worker_memory, [Unit::NONE; _]),
                 );
             }
         }

@@ -74,6 +74,12 @@ impl Case {
                 }
             }
         }
+        if kv_type == KvType::Q8_0 {
+            // Bytes and scales alike: every scale is a NaN.
+            for &page in &all {
+                store.page_bytes_mut(page).fill(0xff);
+            }
+        }
         let pages = all[..count].to_vec();
         let (keys, values) = (random.floats(length * width), random.floats(length * width));
         let (k, v) = (Strided::whole(&keys, width), Strided::whole(&values, width));
@@ -177,7 +183,7 @@ fn check(isa: Isa, kv_type: KvType, dims: usize, kv_heads: usize, group: usize, 
 #[test]
 fn lengths_around_pages_tiles_and_segments() {
     for isa in Isa::available() {
-        for kv_type in [KvType::F16, KvType::F32] {
+        for kv_type in KvType::ALL {
             for length in [1, 2, 15, 16, 17, 63, 64, 65, 127, 130, 511, 512, 513, 1030] {
                 check(isa, kv_type, 64, 1, 3, length);
             }
@@ -188,11 +194,12 @@ fn lengths_around_pages_tiles_and_segments() {
 #[test]
 fn head_dimensions_and_group_sizes() {
     for isa in Isa::available() {
-        for kv_type in [KvType::F16, KvType::F32] {
+        for kv_type in KvType::ALL {
             for (dims, kv_heads, group) in [
                 (8, 2, 1),
                 (16, 1, 2),
                 (24, 3, 4),
+                (40, 2, 3),
                 (64, 3, 3),
                 (64, 2, 7),
                 (64, 12, 1),
@@ -218,9 +225,8 @@ proptest! {
         dims in prop::sample::select(vec![8usize, 16, 24, 64, 80, 128]),
         group in 1usize..=14,
         length in prop::sample::select(vec![1usize, 16, 31, 64, 65, 200, 512, 600, 1100]),
-        half in any::<bool>(),
+        kv_type in prop::sample::select(KvType::ALL.to_vec()),
     ) {
-        let kv_type = if half { KvType::F16 } else { KvType::F32 };
         for isa in Isa::available() {
             let mut case = Case::new(isa, kv_type, dims, 2, group, length, seed);
             let width = case.width();
@@ -277,6 +283,37 @@ fn what_is_stored_is_read_back() {
                     assert_eq!(k, case.keys[start..][..dims]);
                     assert_eq!(v, case.values[start..][..dims]);
                 }
+            }
+        }
+    }
+}
+
+/// An infinite or NaN key or value of a token is seen by the rows that see the token, and by those
+/// alone.
+#[test]
+fn a_number_that_is_not_finite_stays_with_those_who_see_it() {
+    for isa in Isa::available() {
+        for (is_value, poison) in [(false, f32::NAN), (false, f32::INFINITY), (true, f32::NAN)] {
+            let mut case = Case::new(isa, KvType::Q8_0, 64, 1, 3, 80, 3);
+            let queries = case.random.floats(80 * case.width());
+            let team = Team::with_isa(2, isa).unwrap();
+            let run = |case: &Case| case.run(&team, &queries, &places(&case.pages, 0..80));
+            let before = run(&case);
+            let (mut key, mut value) = (case.keys[50 * 64..][..64].to_vec(), vec![0.5; 64]);
+            if is_value {
+                value[40] = poison;
+            } else {
+                key[40] = poison;
+            }
+            let pages = case.pages.clone();
+            let place = [RowPlace { pages: &pages, position: 50 }];
+            let (k, v) = (Strided::whole(&key, 64), Strided::whole(&value, 64));
+            store_kv(&team, &mut case.store, LAYER, k, v, &place).unwrap();
+            let (seen, width) = (run(&case), case.width());
+            assert_eq!(bits(&seen[..50 * width]), bits(&before[..50 * width]), "{isa}");
+            for (i, x) in seen[50 * width..].iter().enumerate() {
+                // A key weighs every number; a value is 32 numbers of its own.
+                assert_eq!(x.is_nan(), !is_value || i % 64 >= 32, "{isa}: number {i} is {x}");
             }
         }
     }

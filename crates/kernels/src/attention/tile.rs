@@ -2,12 +2,14 @@
 //!
 //! Each row runs the same sequence of operations whatever rows share its tile: scores summed over
 //! the dimensions in order, one rescale per 64 keys, values added key by key in order. How many
-//! rows and pages are held in registers at once changes nothing of that.
+//! rows and pages are held in registers at once changes nothing of that. Where keys have scales, the
+//! products with a block of dimensions are summed on their own, then scaled and added to those of
+//! the blocks before; values are scaled as they are read.
 
 // Loops over rows and vectors in registers: every index is one register, in several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
-use crate::kv_store::{KvType, MAX_HEAD_DIM, PAGE_TOKENS};
+use crate::kv_store::{KvType, MAX_HEAD_DIM, PAGE_TOKENS, SCALED_DIMS};
 use crate::math::exp2;
 use crate::simd::Simd;
 
@@ -27,9 +29,14 @@ pub(super) const SEGMENT_PAGES: usize = SEGMENT_TOKENS / PAGE_TOKENS;
 pub(super) trait Element: Copy {
     /// Which [`KvType`] it is.
     const TYPE: KvType;
+    /// Whether what is loaded is yet to be multiplied by its token's scale.
+    const SCALED: bool = false;
 
     /// Safety: 16 readable elements at `from`.
     unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F32;
+
+    /// Asks for a part of a unit: of all its cache lines, once this was called for all dimensions.
+    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize);
 }
 
 impl Element for f32 {
@@ -39,6 +46,12 @@ impl Element for f32 {
     unsafe fn load<S: Simd>(s: S, from: *const f32) -> S::F32 {
         // SAFETY: the caller's promise.
         unsafe { s.load(from) }
+    }
+
+    #[inline(always)]
+    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize) {
+        s.prefetch(unit.wrapping_add(dim * 128));
+        s.prefetch(unit.wrapping_add(dim * 128 + 64));
     }
 }
 
@@ -50,6 +63,31 @@ impl Element for u16 {
     unsafe fn load<S: Simd>(s: S, from: *const u16) -> S::F32 {
         // SAFETY: the caller's promise.
         unsafe { s.load_f16(from) }
+    }
+
+    #[inline(always)]
+    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize) {
+        s.prefetch(unit.wrapping_add(dim * 64));
+    }
+}
+
+/// A byte that a scale belongs to.
+impl Element for i8 {
+    const TYPE: KvType = KvType::Q8_0;
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, from: *const i8) -> S::F32 {
+        // SAFETY: the caller's promise.
+        s.to_f32(unsafe { s.load_i8(from) })
+    }
+
+    /// Sixteen dimensions of keys and values are eight lines, and half of their scales is one.
+    #[inline(always)]
+    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize) {
+        if dim % 16 < 9 {
+            s.prefetch(unit.wrapping_add((dim / 16 * 9 + dim % 16) * 64));
+        }
     }
 }
 
@@ -71,6 +109,10 @@ pub(super) struct Shape {
     pub(super) head_dim: usize,
     /// `head_dim` rounded up to 16.
     pub(super) value_dims: usize,
+    /// How far a unit's scales are behind its keys, in bytes.
+    pub(super) key_scales: usize,
+    /// How far a unit's scales are behind its values, in bytes.
+    pub(super) value_scales: usize,
 }
 
 /// Sixteen lanes, aligned so that no vector straddles cache lines.
@@ -247,7 +289,7 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
 ) {
     debug_assert!(row + ROWS <= TILE_ROWS && here.len().is_multiple_of(PAGES));
     let queries = tile.queries[row * QUERY_STRIDE..].as_ptr();
-    let lines_per_dim = size_of::<E>() / 2;
+    let block = if E::SCALED { SCALED_DIMS } else { shape.head_dim };
     for first in (0..here.len()).step_by(PAGES) {
         let mut keys = [std::ptr::null::<E>(); PAGES];
         let mut ahead = [std::ptr::null::<u8>(); PAGES];
@@ -255,36 +297,65 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
             keys[page] = here[first + page].keys;
             ahead[page] = next.get(first + page).map_or(keys[page], |unit| unit.keys).cast();
         }
-        let mut sums = [[s.splat(0.0); PAGES]; ROWS];
-        for dim in 0..shape.head_dim {
-            // SAFETY: each query and the keys have `head_dim` dimensions.
-            unsafe {
-                let query = queries.add(dim);
-                let mut key = [s.splat(0.0); PAGES];
+        for start in (0..shape.head_dim).step_by(block) {
+            let dims = start..shape.head_dim.min(start + block);
+            // SAFETY: the caller's promise; each query and the keys have `head_dim` dimensions.
+            let sums = unsafe { products::<S, E, ROWS, PAGES>(s, queries, keys, ahead, dims) };
+            for r in 0..ROWS {
                 for page in 0..PAGES {
-                    key[page] = E::load(s, keys[page].add(dim * PAGE_TOKENS));
-                    // While few rows keep it waiting for memory, ask for the next tile: 64 bytes
-                    // a dimension is what keys and values of an f16 unit come to.
-                    if ROWS <= 4 {
-                        for line in 0..lines_per_dim {
-                            s.prefetch(ahead[page].wrapping_add((dim * lines_per_dim + line) * 64));
-                        }
+                    let scores = &mut tile.weights[row + r][first + page];
+                    let mut sum = sums[r][page];
+                    if E::SCALED {
+                        // SAFETY: a unit's scales lie behind its keys, a vector for each block.
+                        let scales = unsafe {
+                            let scales = keys[page].cast::<u8>().add(shape.key_scales);
+                            s.load(scales.cast::<f32>().add(start / SCALED_DIMS * PAGE_TOKENS))
+                        };
+                        let before = if start == 0 { s.splat(0.0) } else { scores.load(s) };
+                        sum = s.mul_add(sum, scales, before);
                     }
+                    scores.store(s, sum);
                 }
-                for r in 0..ROWS {
-                    let q = s.splat(*query.add(r * QUERY_STRIDE));
-                    for page in 0..PAGES {
-                        sums[r][page] = s.mul_add(key[page], q, sums[r][page]);
-                    }
-                }
-            }
-        }
-        for r in 0..ROWS {
-            for page in 0..PAGES {
-                tile.weights[row + r][first + page].store(s, sums[r][page]);
             }
         }
     }
+}
+
+/// Products of `ROWS` queries and the keys of `PAGES` pages as they are stored, summed over `dims`
+/// in order.
+///
+/// # Safety
+/// The queries, [`QUERY_STRIDE`] apart, and the keys have these dimensions.
+#[inline(always)]
+unsafe fn products<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
+    s: S,
+    queries: *const f32,
+    keys: [*const E; PAGES],
+    ahead: [*const u8; PAGES],
+    dims: std::ops::Range<usize>,
+) -> [[S::F32; PAGES]; ROWS] {
+    let mut sums = [[s.splat(0.0); PAGES]; ROWS];
+    for dim in dims {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let query = queries.add(dim);
+            let mut key = [s.splat(0.0); PAGES];
+            for page in 0..PAGES {
+                key[page] = E::load(s, keys[page].add(dim * PAGE_TOKENS));
+                // While few rows keep it waiting for memory, ask for the next tile.
+                if ROWS <= 4 {
+                    E::prefetch(s, ahead[page], dim);
+                }
+            }
+            for r in 0..ROWS {
+                let q = s.splat(*query.add(r * QUERY_STRIDE));
+                for page in 0..PAGES {
+                    sums[r][page] = s.mul_add(key[page], q, sums[r][page]);
+                }
+            }
+        }
+    }
+    sums
 }
 
 /// Turns the scores of the 64 keys from position `start` on into weights, and rescales what was
@@ -462,6 +533,7 @@ impl<E: Element> Values<'_, E> {
         let mut sums = [[s.splat(0.0); COLUMNS]; ROWS];
         let vectors = shape.value_dims / 16;
         debug_assert!((self.row + ROWS) * vectors <= out.len());
+        debug_assert!(COLUMNS == 1 || column.is_multiple_of(2));
         let out = out[self.row * vectors + column..].as_mut_ptr().cast::<f32>();
         // SAFETY: the caller's promise keeps every access inside the tile, the units and `out`.
         unsafe {
@@ -473,13 +545,20 @@ impl<E: Element> Values<'_, E> {
             let weights = self.tile.weights[self.row][0].0.as_ptr();
             let mut key = self.keys.start;
             while key < self.keys.end {
-                let mut value = self.here[key / PAGE_TOKENS].values.add(column * 16);
-                value = value.add(key % PAGE_TOKENS * shape.value_dims);
+                let values = self.here[key / PAGE_TOKENS].values;
+                let mut value = values.add(key % PAGE_TOKENS * shape.value_dims + column * 16);
+                let scales = values.cast::<u8>().add(shape.value_scales).cast::<f32>();
                 let stop = self.keys.end.min((key / PAGE_TOKENS + 1) * PAGE_TOKENS);
                 while key < stop {
                     let mut vectors = [s.splat(0.0); COLUMNS];
                     for c in 0..COLUMNS {
                         vectors[c] = E::load(s, value.add(c * 16));
+                        if E::SCALED {
+                            // Two columns are a block; several begin with a block's first.
+                            let block = column / 2 + c / 2;
+                            let scale = *scales.add(block * PAGE_TOKENS + key % PAGE_TOKENS);
+                            vectors[c] = s.mul(vectors[c], s.splat(scale));
+                        }
                     }
                     for r in 0..ROWS {
                         let weight = s.splat(*weights.add(r * TILE_TOKENS + key));

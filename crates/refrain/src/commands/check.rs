@@ -23,7 +23,10 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
     let mut out = anstream::stdout();
     let mut written = Ok(());
     if !arguments.json {
-        writeln!(out, "isa       threads chunk  prefix    neighbours  reused  shared steps  bits")?;
+        writeln!(
+            out,
+            "isa       K/V   threads chunk  prefix    neighbours  reused  shared steps  bits"
+        )?;
     }
     // The cells themselves are the progress, where they are written.
     let work = arguments.json.then(|| terminal.steps("Checking"));
@@ -37,7 +40,7 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
             written = writeln!(out, "{}", line(cell));
         }
     };
-    let options = ExactOptions::default();
+    let options = ExactOptions { kv_type: arguments.kv_type, ..ExactOptions::default() };
     let report = check_exact(&package, &options, &mut progress).map_err(Failure::new)?;
     written?;
     if arguments.json {
@@ -60,8 +63,8 @@ fn line(cell: &Cell) -> String {
         Outcome::Failed { error } => format!("FAILED: {error}"),
     };
     format!(
-        "{:<10}{:>6}{chunk:>7}  {prefix:<8}{neighbours:>12}{:>8}{:>14}  {outcome}",
-        cell.isa, cell.threads, cell.reused_tokens, cell.shared_steps,
+        "{:<10}{:<6}{:>6}{chunk:>7}  {prefix:<8}{neighbours:>12}{:>8}{:>14}  {outcome}",
+        cell.isa, cell.kv_type, cell.threads, cell.reused_tokens, cell.shared_steps,
     )
 }
 

@@ -33,7 +33,8 @@ pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(),
     if tests.is_empty() && !arguments.limits {
         return Err(Failure::Usage("nothing to measure: give -p, -n or both".to_owned()));
     }
-    let peers = arguments.peer.iter().map(|peer| Peer::new(peer)).collect::<Result<Vec<_>, _>>()?;
+    let peer = |peer: &String| Peer::new(peer, arguments.kv.kv_type);
+    let peers = arguments.peer.iter().map(peer).collect::<Result<Vec<_>, _>>()?;
     let models: Vec<&str> = match arguments.model.as_slice() {
         [] => vec![package::DEFAULT_MODEL],
         models => models.iter().map(String::as_str).collect(),
@@ -119,7 +120,11 @@ struct Subject {
 impl Bench<'_> {
     /// All tests of one model at one number of threads.
     fn model(&mut self, path: &Path, count: Option<u16>, tests: &[Test]) -> Result<(), Failure> {
-        let options = EngineOptions { threads: count.map(usize::from), ..EngineOptions::default() };
+        let options = EngineOptions {
+            threads: count.map(usize::from),
+            kv_type: self.arguments.kv.kv_type,
+            ..EngineOptions::default()
+        };
         let loaded = loading::load(path.to_str(), options, self.terminal)?;
         let threads = u16::try_from(loaded.engine.info().threads).unwrap_or(u16::MAX);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -154,6 +159,7 @@ impl Bench<'_> {
     fn limits(&mut self, subject: &Subject, tests: &[Test]) -> Result<(), Failure> {
         let package = &subject.loaded.package;
         let need = MemoryNeed::of(package).map_err(Failure::new)?;
+        let kv_bytes = subject.loaded.engine.info().kv_bytes_per_token as u64;
         let threads = usize::from(subject.threads);
         let limits = Limits::measure(threads, need.weights_bytes, LIMIT_SECONDS);
         let limits = limits.map_err(Failure::new)?;
@@ -166,7 +172,7 @@ impl Bench<'_> {
                 Test::Decode { tokens, depth } => {
                     // Halfway, the depth is greater by half of what is decoded.
                     let depth = (depth + tokens / 2) as usize;
-                    1.0 / limits.least_s(&Work::decode(package, depth, need.kv_bytes_per_token))
+                    1.0 / limits.least_s(&Work::decode(package, depth, kv_bytes))
                 }
                 _ => continue,
             };
@@ -226,7 +232,7 @@ impl Bench<'_> {
         }
         for repetition in 1..=self.arguments.repetitions {
             let texts = texts(repetition.into())?;
-            for (test, value) in servers::ours(path, threads, &texts)? {
+            for (test, value) in servers::ours(path, threads, self.arguments.kv.kv_type, &texts)? {
                 self.keep(name, test, threads, OURS, String::new(), value)?;
             }
             for &(index, setting) in &rivals {

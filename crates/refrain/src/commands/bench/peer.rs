@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use engine::KvType;
 use serde_json::Value;
 
 use super::run::Test;
@@ -22,6 +23,8 @@ const HELP_MAX: Duration = Duration::from_secs(20);
 pub(super) struct Peer {
     pub(super) name: String,
     bench: PathBuf,
+    /// The type of its K and V; its own default if nothing is said.
+    kv_type: Option<KvType>,
     /// What its bench and its server say of their options.
     bench_help: String,
     server_help: Option<String>,
@@ -44,7 +47,7 @@ impl Setting {
 
 impl Peer {
     /// `PATH` of a llama-bench, or `NAME=PATH`.
-    pub(super) fn new(argument: &str) -> Result<Peer, Failure> {
+    pub(super) fn new(argument: &str, kv_type: Option<KvType>) -> Result<Peer, Failure> {
         let (name, bench) = match argument.split_once('=') {
             Some((name, path)) => (name.to_owned(), PathBuf::from(path)),
             None => ("peer".to_owned(), PathBuf::from(argument)),
@@ -58,7 +61,7 @@ impl Peer {
         let bench = bench.canonicalize().map_err(Failure::new)?;
         let server = bench.with_file_name("llama-server");
         let server_help = server.is_file().then(|| help_of(&server)).transpose()?;
-        Ok(Peer { name, bench_help: help_of(&bench)?, bench, server_help })
+        Ok(Peer { name, bench_help: help_of(&bench)?, bench, kv_type, server_help })
     }
 
     /// Whether there is a server beside the bench.
@@ -66,12 +69,20 @@ impl Peer {
         self.server_help.is_some()
     }
 
-    /// All settings that it has.
+    /// All settings that it has. Without flash attention it takes no quantized V.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let repacks =
             if self.bench_help.contains("-rtr") { vec![false, true] } else { vec![false] };
         let all = |repack| [false, true].map(|flash_attention| Setting { flash_attention, repack });
-        repacks.into_iter().flat_map(all).collect()
+        let takes =
+            |setting: &Setting| setting.flash_attention || self.kv_type != Some(KvType::Q8_0);
+        repacks.into_iter().flat_map(all).filter(takes).collect()
+    }
+
+    /// The type of K and V in the arguments of its programs.
+    fn kv_arguments(&self) -> Vec<&'static str> {
+        let name = self.kv_type.map(KvType::name);
+        name.map_or(Vec::new(), |name| ["-ctk", name, "-ctv", name].to_vec())
     }
 
     /// One run; tokens per second. `None` if it cannot measure this.
@@ -86,6 +97,7 @@ impl Peer {
         let mut command = Command::new(&self.bench);
         command.arg("-m").arg(model).args(["-t", &threads.to_string(), "-r", "1", "-o", "json"]);
         command.args(["-fa", if setting.flash_attention { "1" } else { "0" }]).args(what);
+        command.args(self.kv_arguments());
         if setting.repack {
             command.args(["-rtr", "1"]);
         }
@@ -134,7 +146,7 @@ impl Peer {
         let mut command = Command::new(self.bench.with_file_name("llama-server"));
         command.arg("-m").arg(model).args(["-t", &threads.to_string()]);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
-        command.args(["-c", &context.to_string(), "-np", "1"]);
+        command.args(["-c", &context.to_string(), "-np", "1"]).args(self.kv_arguments());
         // Newer servers take a word, older ones have a plain flag, off unless given.
         let words = self.server_help.as_ref().is_some_and(|help| help.contains("on|off|auto"));
         match (words, setting.flash_attention) {
@@ -216,6 +228,7 @@ mod tests {
         Peer {
             name: "peer".to_owned(),
             bench: PathBuf::new(),
+            kv_type: None,
             bench_help: bench_help.to_owned(),
             server_help: None,
         }
@@ -253,5 +266,9 @@ mod tests {
         assert_eq!(old.arguments(decode).unwrap(), ["-p", "0", "-n", "0", "-gp", "64,8"]);
         assert_eq!(old.arguments(Test::Prefill { tokens: 8, depth: 64 }), None);
         assert_eq!((new.settings().len(), old.settings().len()), (2, 4));
+        assert_eq!(new.kv_arguments(), [""; 0]);
+        let quantized = Peer { kv_type: Some(KvType::Q8_0), ..old };
+        assert!(quantized.settings().iter().all(|setting| setting.flash_attention));
+        assert_eq!(quantized.kv_arguments(), ["-ctk", "q8_0", "-ctv", "q8_0"]);
     }
 }

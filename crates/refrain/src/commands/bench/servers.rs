@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use engine::KvType;
 use package::Tokenizer;
 use serde_json::{Value, json};
 
@@ -80,12 +81,20 @@ impl Drop for Server {
 }
 
 /// Our own server: this program.
-pub(super) fn ours(model: &Path, threads: u16, texts: &Texts) -> Result<Vec<(Test, f64)>, Failure> {
+pub(super) fn ours(
+    model: &Path,
+    threads: u16,
+    kv_type: Option<KvType>,
+    texts: &Texts,
+) -> Result<Vec<(Test, f64)>, Failure> {
     let start = Instant::now();
     let program = std::env::current_exe()?;
     let mut command = Command::new(program);
     command.arg("serve").arg(model).args(["--port", "0", "--threads", &threads.to_string()]);
     command.args(["--context", &CONTEXT.to_string()]);
+    if let Some(kv_type) = kv_type {
+        command.args(["--kv-type", kv_type.name()]);
+    }
     let mut child = quiet(&mut command).stderr(Stdio::piped()).spawn()?;
     let said = child.stderr.take().ok_or_else(|| Failure::new("the server has no output"))?;
     let mut lines = BufReader::new(said).lines();
