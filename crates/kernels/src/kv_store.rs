@@ -3,9 +3,9 @@
 //! A page holds the keys and values of [`PAGE_TOKENS`] consecutive positions of one sequence, for
 //! all layers. Inside, each (layer, KV head) has one *unit*: the keys dimension-major
 //! (`[head_dim][16 tokens]`, so that one vector is one dimension of sixteen keys) and then the
-//! values token-major (`[16 tokens][head_dim padded to 16]`). Where numbers are bytes, the scales of
-//! the keys follow the keys and those of the values the values, both `[blocks][16 tokens]`, a block
-//! being [`SCALED_DIMS`] dimensions.
+//! values token-major (`[16 tokens][head_dim padded to 16]`). Where numbers are bytes, the scales
+//! of the keys follow the keys and those of the values the values, both `[blocks][16 tokens]`, a
+//! block being [`SCALED_DIMS`] dimensions.
 
 use crate::memory::{COMMIT_BYTES, ZeroedMemory};
 use half::f16;

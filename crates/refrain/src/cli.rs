@@ -130,7 +130,7 @@ pub(crate) struct EngineArguments {
 /// How K and V are stored.
 #[derive(Args)]
 pub(crate) struct KvArguments {
-    /// Type of K/V: f32, f16 or q8_0 [default: f16 or f32]
+    /// K/V in f32, f16 or q8_0 [default: f16 or f32]
     ///
     /// By default f16, and f32 for a model whose weights are all f32. q8_0 takes little more than
     /// half the memory of f16 (a byte a number, and a scale for each 32), is faster on long

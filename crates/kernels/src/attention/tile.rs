@@ -2,9 +2,9 @@
 //!
 //! Each row runs the same sequence of operations whatever rows share its tile: scores summed over
 //! the dimensions in order, one rescale per 64 keys, values added key by key in order. How many
-//! rows and pages are held in registers at once changes nothing of that. Where keys have scales, the
-//! products with a block of dimensions are summed on their own, then scaled and added to those of
-//! the blocks before; values are scaled as they are read.
+//! rows and pages are held in registers at once changes nothing of that. Where keys have scales,
+//! the products with a block of dimensions are summed on their own, then scaled and added to those
+//! of the blocks before; values are scaled as they are read.
 
 // Loops over rows and vectors in registers: every index is one register, in several arrays at once.
 #![allow(clippy::needless_range_loop)]
