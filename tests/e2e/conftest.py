@@ -1,11 +1,12 @@
 """Fixtures: one server on the default model for all tests that do not need their own."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness import Server, command
+from harness import ROOT, Server, command
 from models import gpt2_folder
 
 
@@ -31,3 +32,12 @@ def gpt2(tmp_path_factory) -> Path:
     """A folder with a very small random GPT-2 model that has GPT-2's real vocabulary."""
     vocabulary = Path(os.environ["REFRAIN_GPT2_VOCAB"])
     return gpt2_folder(tmp_path_factory.mktemp("gpt2"), vocabulary)
+
+
+@pytest.fixture(scope="session")
+def distilgpt2(tmp_path_factory) -> Path:
+    """A random model of DistilGPT-2's shape: the project's own chore writes it, as for a user."""
+    folder = tmp_path_factory.mktemp("distilgpt2")
+    cargo = os.environ.get("CARGO", "cargo")
+    subprocess.run([cargo, "xtask", "random-distilgpt2", folder], cwd=ROOT, check=True)
+    return folder

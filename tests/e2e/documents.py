@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import BINARY, ROOT, Server
@@ -29,6 +29,9 @@ MASKED = [
     (re.compile(r"[█▏▎▍▌▋▊▉]+"), "BAR"),
     (re.compile(r"\S*/models/\S+"), "PATH"),
 ]
+HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
+# A block that any model can run, with or without a chat template, in little time.
+OF_ANY_MODEL = re.compile(r"refrain (?:trace|info|tokenize|why)\b(?!.*(?:--chat|\.json))")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 # Instruction sets sum in different orders.
 TOLERANCE_ABSOLUTE, TOLERANCE_RELATIVE = 0.01, 0.02
@@ -46,6 +49,24 @@ class Block:
     line: int
     command: str
     output: str
+
+
+def section(block: Block) -> str:
+    """The heading that the block stands under."""
+    text = (ROOT / block.document).read_text(encoding="utf-8")
+    above = "".join(text.splitlines(keepends=True)[: block.line])
+    return HEADING.findall(above)[-1]
+
+
+def of_model(block: Block, folder: Path) -> Block | None:
+    """The block with another model behind its command's name; nothing where it needs a chat
+    model, and for the checks, which have tests of their own.
+    """
+    found = OF_ANY_MODEL.match(block.command)
+    if found is None:
+        return None
+    command = f"{found[0]} '{folder}'{block.command[found.end() :]}"
+    return replace(block, command=command)
 
 
 def can_run(block: Block) -> bool:
@@ -127,11 +148,11 @@ def rewrite(document: str) -> int:
     path = ROOT / document
     text = path.read_text(encoding="utf-8")
 
-    def replace(match: re.Match) -> str:
+    def renewed(match: re.Match) -> str:
         line = text.count("\n", 0, match.start()) + 1
         return f"```console\n$ {match[1]}{outputs.get(line, match[2])}```"
 
-    path.write_text(BLOCK.sub(replace, text), encoding="utf-8")
+    path.write_text(BLOCK.sub(renewed, text), encoding="utf-8")
     return len(outputs)
 
 

@@ -1,25 +1,11 @@
 """`refrain check article`: the article's checklist, on a random model of DistilGPT-2's shape."""
 
-import os
 import re
-import subprocess
-from pathlib import Path
 
-import pytest
-
-from harness import ROOT, command, document
+from harness import command, document
 
 # A row's number, its needs, and what became of it.
 ROW = re.compile(r"^ *(\d+) ([WTCRSDX-]+) +(ok|not ok|not run) ")
-
-
-@pytest.fixture(scope="module")
-def distilgpt2(tmp_path_factory) -> Path:
-    """The folder that the project's own chore writes, as a user would."""
-    folder = tmp_path_factory.mktemp("distilgpt2")
-    cargo = os.environ.get("CARGO", "cargo")
-    subprocess.run([cargo, "xtask", "random-distilgpt2", folder], cwd=ROOT, check=True)
-    return folder
 
 
 def test_only_rows_for_real_weights_and_readers_are_left(distilgpt2):

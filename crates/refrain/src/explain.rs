@@ -94,7 +94,7 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::All,
         "The tokenizer's rules cut the text into pieces and number them. The model has done \
          nothing yet.",
-        "分词器按规则把文本切成 token，每个 token 对应一个编号（ID）。到这里，模型还什么都没\
+        "tokenizer 按规则把文本切成 token，每个 token 对应一个编号（ID）。到这里，模型还什么都没\
          做。",
     ),
     (
@@ -102,24 +102,24 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::All,
         "Each id picks one row of a trained table: a lookup, no arithmetic. The same id gives \
          the same row wherever it stands.",
-        "每个 ID 从训练好的表里取出一行：只是查表，没有计算。同一个 ID 无论在哪里，取到的都是\
-         同一行。",
+        "每个 ID 从训练好的表里取出一行：只是查表，没有计算。同一个 ID 无论在哪里，取到的都是同一\
+         行。",
     ),
     (
         "position",
         Models::Gpt2,
         "A second trained table has a row for each place, so that order can matter. It is as \
          long as the longest context; only this prompt's rows are read.",
-        "第二张训练好的表给每个位置备了一行，这样顺序才有意义。表的长度是上下文的上限，这里只\
-         读提示词用到的几行。",
+        "第二张训练好的表给每个位置备了一行，这样顺序才有意义。表的长度是上下文的上限，这里只读提\
+         示词用到的几行。",
     ),
     (
         "position",
         Models::Llama,
         "GPT-2 would add a row of a position table here. This model has no such table: places \
          come in later, as rotations of q and k.",
-        "GPT-2 会在这里加上位置表的一行。这个模型没有位置表：位置要到后面才进来，体现为 q 和 \
-         k 的旋转。",
+        "GPT-2 会在这里加上位置表的一行。这个模型没有位置表：位置要到后面才进来，体现为 q 和 k 的\
+         旋转。",
     ),
     (
         "input",
@@ -133,8 +133,8 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::Gpt2,
         "Each token's vector is brought to mean 0 and variance 1 on its own, then scaled and \
          shifted by trained numbers. Nothing passes between tokens.",
-        "每个 token 的向量各自归一到均值 0、方差 1，再按训练好的数缩放、平移。token 之间没有\
-         信息传递。",
+        "每个 token 的向量各自归一到均值 0、方差 1，再按训练好的数缩放、平移。token 之间没有信息\
+         传递。",
     ),
     (
         "norm",
@@ -142,16 +142,16 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         "Each token's vector is divided by its own root mean square and scaled by trained \
          numbers. Unlike in GPT-2's norm, no mean is taken off and nothing is added. Nothing \
          passes between tokens.",
-        "每个 token 的向量除以自己的均方根，再按训练好的数缩放。与 GPT-2 的归一化不同，不减均\
-         值，也不加偏置。token 之间没有信息传递。",
+        "每个 token 的向量除以自己的均方根，再按训练好的数缩放。与 GPT-2 的归一化不同，不减均值，\
+         也不加偏置。token 之间没有信息传递。",
     ),
     (
         "q k v",
         Models::Biased,
         "One product with trained weights, and a bias added, gives each token a query (what \
          it looks for), a key (what it offers) and a value (what is read from it).",
-        "与训练好的权重做一次矩阵乘法，再加上偏置，每个 token 就得到查询（要找什么）、键（提\
-         供什么线索）和值（被读走的内容）。",
+        "与训练好的权重做一次矩阵乘法，再加上偏置，每个 token 就得到 Query（要找什么）、Key（提供\
+         什么线索）和 Value（被读走的内容）。",
     ),
     (
         "q k v",
@@ -159,23 +159,23 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         "One product with trained weights gives each token a query (what it looks for), a key \
          (what it offers) and a value (what is read from it). GPT-2 would add a bias; this \
          model has none.",
-        "与训练好的权重做一次矩阵乘法，每个 token 就得到查询（要找什么）、键（提供什么线索）\
-         和值（被读走的内容）。GPT-2 还会加偏置，这个模型没有。",
+        "与训练好的权重做一次矩阵乘法，每个 token 就得到 Query（要找什么）、Key（提供什么线索）和 \
+         Value（被读走的内容）。GPT-2 还会加偏置，这个模型没有。",
     ),
     (
         "heads",
         Models::OwnKeys,
         "The numbers are only regrouped: each head works on its own part, side by side with \
          the others.",
-        "只是把这些数重新分组：每个头处理自己的那一段，各头并行。",
+        "只是把这些数重新分组：每个 head 处理自己的那一段，各个 head 并行。",
     ),
     (
         "heads",
         Models::SharedKeys,
         "The numbers are only regrouped. In GPT-2 each head has its own k and v; here several \
          query heads share them (grouped-query attention), so the KV cache is smaller.",
-        "只是把这些数重新分组。GPT-2 的每个头有自己的键和值；这里几个查询头共用一组（分组查询\
-         注意力），KV 缓存因此更小。",
+        "只是把这些数重新分组。GPT-2 的每个 head 有自己的 Key 和 Value；这里几个 Query head 共用\
+         一组（grouped-query attention），KV 缓存因此更小。",
     ),
     (
         "rope",
@@ -189,15 +189,15 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::All,
         "How well the query fits each key: a dot product, divided by the root of the head's \
          width, so that it does not grow with it. Values take no part in this.",
-        "查询与每个键有多匹配：先做点积，再除以头宽的平方根，免得分数随头宽变大。值不参与这一\
-         步。",
+        "Query 与每个 Key 有多匹配：先做点积，再除以 head 宽度的平方根，免得分数随宽度变大。Value \
+         不参与这一步。",
     ),
     (
         "mask",
         Models::All,
         "Keys of later tokens exist already, but they are hidden before the softmax: no token \
          may see what comes after it.",
-        "后面 token 的键已经算出来了，但在 softmax 之前就被遮住：谁也不能看到自己后面的内容。",
+        "后面 token 的 Key 已经算出来了，但在 softmax 之前就被遮住：谁也不能看到自己后面的内容。",
     ),
     (
         "weights",
@@ -205,21 +205,21 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         "The scores become shares that sum to 1: what this head of this layer reads, and no \
          more. They are not probabilities of the next token, and not how important a token \
          is.",
-        "分数变成总和为 1 的份额，只说明这一层的这个头从哪里读了多少。它们不是下一个 token 的\
+        "分数变成总和为 1 的份额，只说明这一层的这个 head 从哪里读了多少。它们不是下一个 token 的\
          概率，也不代表哪个 token 有多重要。",
     ),
     (
         "values",
         Models::All,
         "Each head adds up the values of what it reads, by these shares.",
-        "每个头按这些份额，把读到的值加在一起。",
+        "每个 head 按这些份额，把读到的 Value 加在一起。",
     ),
     (
         "output",
         Models::All,
         "The heads' results stand side by side; one more product with trained weights mixes \
          them.",
-        "各头的结果并排拼起来，再与训练好的权重相乘，混合到一起。",
+        "各个 head 的结果并排拼起来，再与训练好的权重相乘，混合到一起。",
     ),
     (
         "residual",
@@ -238,16 +238,16 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::Llama,
         "Each token alone; no other is read. Where GPT-2 widens once, this model widens \
          twice: one result, bent by a curve, is the other's gate (SwiGLU).",
-        "每个 token 单独处理，不读别的 token。GPT-2 只变宽一次，这个模型变宽两次：一份经过曲\
-         线，作为另一份的门（SwiGLU）。",
+        "每个 token 单独处理，不读别的 token。GPT-2 只变宽一次，这个模型变宽两次：一份经过曲线，\
+         作为另一份的门（SwiGLU）。",
     ),
     (
         "logits",
         Models::Tied,
         "Once, after the last layer, each row gets a raw score for every id of the \
          vocabulary. The table is the embedding's own (tied), so it is stored once.",
-        "只在最后一层之后做一次：每一行给词表里的每个 ID 打一个原始分。用的就是嵌入表本身（共\
-         享权重），所以只存一份。",
+        "只在最后一层之后做一次：每一行给词表里的每个 ID 打一个原始分。用的就是 embedding 表本身（\
+         共享权重），所以只存一份。",
     ),
     (
         "logits",
@@ -255,16 +255,15 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         "Once, after the last layer, each row gets a raw score for every id of the \
          vocabulary. GPT-2 takes the embedding table for this; this model has a table of its \
          own.",
-        "只在最后一层之后做一次：每一行给词表里的每个 ID 打一个原始分。GPT-2 直接用嵌入表，这\
-         个模型另有一张表。",
+        "只在最后一层之后做一次：每一行给词表里的每个 ID 打一个原始分。GPT-2 直接用 embedding 表，\
+         这个模型另有一张表。",
     ),
     (
         "next",
         Models::All,
         "Softmax makes the last row's scores probabilities. Greedy takes the first; \
          temperature and top-p draw from the same row.",
-        "softmax 把最后一行的分数变成概率。贪心法取第一名；temperature 和 top-p 也是从这一行\
-         里抽。",
+        "softmax 把最后一行的分数变成概率。贪心法取第一名；temperature 和 top-p 也是从这一行里抽。",
     ),
     (
         "every row",
@@ -278,16 +277,16 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         Models::All,
         "The prompt was computed in one pass (prefill). Its keys and values are kept, since \
          later tokens will read them; old queries are never needed again.",
-        "整段提示词一遍算完（prefill）。键和值留下来，因为后面的 token 还要读；旧的查询再也用\
-         不着。",
+        "整段提示词一次算完（Prefill）。Key 和 Value 留下来，因为后面的 token 还要读；旧的 Query \
+         再也用不着。",
     ),
     (
         "decode",
         Models::All,
         "Only the new token passes through the layers. It reads the kept keys and values, and \
          adds its own. The cache saves computing the history again, not reading it.",
-        "只有新 token 走过所有的层。它读缓存里的键和值，并把自己的加进去。缓存省下的是重算历\
-         史，而不是读历史。",
+        "只有新 token 走过所有的层。它读缓存里的 Key 和 Value，并把自己的加进去。缓存省下的是重算\
+         历史，而不是读历史。",
     ),
     (
         "prompt cache",
@@ -295,8 +294,8 @@ const EXPLANATIONS: [(&str, Models, &str, &str); 27] = [
         "The KV cache serves one answer. A server's prompt cache lends it to other requests, \
          as far as their ids are the same from the very first one. It holds no answer and no \
          summary.",
-        "KV 缓存只服务于一次回答。服务器的提示词缓存把它借给别的请求：从第一个 ID 起，相同到\
-         哪里就用到哪里。它存的不是答案，也不是摘要。",
+        "KV 缓存只服务于一次回答。服务器的提示词缓存把它借给别的请求：从第一个 ID 起，相同到哪里\
+         就用到哪里。它存的不是答案，也不是摘要。",
     ),
 ];
 

@@ -165,7 +165,7 @@ impl Walk<'_> {
         paper.more(&format!(
             "the same prompt again: {reused} of {tokens} reused, the last computed"
         ))?;
-        paper.more("another with the same cache_salt: reused to the first other id")
+        paper.more("another with the same cache_salt: up to the first different id")
     }
 
     fn decode<W: Write>(&self, paper: &mut Paper<'_, W>, step: &DecodeStep) -> Result<()> {
