@@ -78,7 +78,7 @@ pub use reference::{Reference, dequantize};
 pub use request::{
     CHOICES_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX, LOGPROB_NEVER, Request,
     STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, Sampling, SubmitError, TOP_LOGPROBS_MAX,
-    Timings, TokenCounts, TokenInfo, TokenLogprobs,
+    Timings, TokenCounts, TokenInfo, TokenLogprobs, whole_nanoseconds,
 };
 pub use stats::EngineStats;
 pub use taps::{NoTaps, Site, TapPoint, Taps};

@@ -3,7 +3,7 @@
 use cache::{Namespace, Verdict};
 use doctor::{PromptTooLong, check_length};
 use package::PromptMap;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Most choices of one request.
@@ -204,21 +204,38 @@ pub enum FinishReason {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timings {
     /// From submission to admission.
+    #[serde(serialize_with = "rounded")]
     pub queue_ms: Option<f64>,
     /// Finding the prefix, sharing its pages and copying the partial one.
+    #[serde(serialize_with = "rounded")]
     pub lookup_ms: Option<f64>,
     /// Reading pages back from a lower tier.
+    #[serde(serialize_with = "rounded")]
     pub restore_ms: Option<f64>,
     /// From admission to the last prompt row, less the lookup.
+    #[serde(serialize_with = "rounded")]
     pub prefill_ms: Option<f64>,
     /// From submission to the first token.
+    #[serde(serialize_with = "rounded")]
     pub ttft_ms: Option<f64>,
     /// From the first token to the last.
+    #[serde(serialize_with = "rounded")]
     pub decode_ms: Option<f64>,
     /// An estimate of what the verdict's stop cost: tokens that were computed although they
     /// are identical to what is or was held, times this server's measured prefill time per
     /// token.
+    #[serde(serialize_with = "rounded")]
     pub lost_ms: Option<f64>,
+}
+
+/// `ms` without the digits that only binary fractions have: 0.004186, and not
+/// 0.0041860000000000005.
+pub fn whole_nanoseconds(ms: f64) -> f64 {
+    (ms * 1e6).round() / 1e6
+}
+
+fn rounded<S: Serializer>(ms: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    ms.map(whole_nanoseconds).serialize(serializer)
 }
 
 /// Tokens of a request.
@@ -408,4 +425,24 @@ fn range(
     message: impl FnOnce() -> String,
 ) -> Result<(), SubmitError> {
     if holds { Ok(()) } else { Err(SubmitError::BadParameter { field, message: message() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_without_the_digits_of_binary_fractions() {
+        let timings = Timings {
+            lookup_ms: Some(0.004_186_000_000_000_000_5),
+            prefill_ms: Some(9.1),
+            restore_ms: Some(0.0),
+            ..Timings::default()
+        };
+        let text = serde_json::to_string(&timings).unwrap();
+        assert!(text.contains("\"lookup_ms\":0.004186,"), "{text}");
+        assert!(text.contains("\"prefill_ms\":9.1,"), "{text}");
+        assert!(text.contains("\"restore_ms\":0.0,"), "{text}");
+        assert!(text.contains("\"ttft_ms\":null"), "{text}");
+    }
 }

@@ -161,7 +161,7 @@ fn check(config: &Config, tokens: usize, options: &Options) -> Result<Spot, Trac
     let layer = present("layer", index(options.layer), config.layers)?;
     let head = present("head", index(options.head), config.heads)?;
     let kv_head = head / (config.heads / config.kv_heads);
-    Ok(Spot { layer, head, kv_head, query: present("row", query, tokens)? })
+    Ok(Spot { layer, head, kv_head, query: present("token", query, tokens)? })
 }
 
 fn shape(package: &Package) -> ModelShape {
