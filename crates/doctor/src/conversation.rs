@@ -110,7 +110,11 @@ impl PromptMaker<'_> {
     ) -> Result<Rendered, PromptError> {
         let failed = |message: String| PromptError::new("messages", message);
         let template = self.chat_template.ok_or_else(|| {
-            failed("this model has no chat template; use /v1/completions".to_owned())
+            failed(
+                "this model has no chat template for messages: give {\"prompt\": ...}, which a \
+                 server takes at /v1/completions, or choose a model with a template"
+                    .to_owned(),
+            )
         })?;
         let request = ChatRequest {
             messages,

@@ -24,7 +24,9 @@ pub use map::FileBytes;
 pub use package::{Package, PackageError};
 pub use prompt_map::{Location, PromptMap};
 pub use safetensor_files::SafeTensorsError;
-pub use source::{DEFAULT_MODEL, Progress, SourceError, Sources, StoredModel, pull, resolve};
+pub use source::{
+    ALIASES, DEFAULT_MODEL, Progress, SourceError, Sources, StoredModel, pull, resolve,
+};
 pub use stream::StreamDecoder;
 pub use tensor::{DType, Matrix, RowOrder, Tensor};
 pub use text::{TextError, TextPackage};

@@ -57,7 +57,7 @@ pub(super) fn pull(
     let download = Download { access, hub, staging: &staging, progress };
     let api = download.api()?;
     let repository = api.repo(Repo::model(hub.repository.clone()));
-    progress.stage(&format!("asking {} for {}", access.endpoint, hub.repository));
+    progress.stage(&format!("listing the files of {} at {}", hub.repository, access.endpoint));
     let listed = download.list(&repository)?;
     let wanted = download.choose(&listed)?;
     let temporary = store.temporary()?;

@@ -16,6 +16,7 @@ pub use progress::Progress;
 pub use store::StoredModel;
 
 use record::Check;
+pub use reference::ALIASES;
 use reference::Reference;
 use std::path::{Path, PathBuf};
 use store::Store;
@@ -98,7 +99,7 @@ impl Sources {
             Ok(Some(path)) if is_whole(&store, reference, name, &path, check)? => return Ok(path),
             Ok(None) => {}
             Ok(Some(_)) | Err(SourceError::NotAModel(_)) => {
-                progress.stage(&format!("{name} in the cache is damaged; pulling it again"));
+                progress.stage(&format!("pulling {name} again: it is damaged in the cache"));
             }
             Err(error) => return Err(error),
         }

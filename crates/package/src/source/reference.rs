@@ -43,7 +43,7 @@ pub(super) struct HubReference {
 }
 
 /// The aliases that can be pulled, the default first.
-pub(super) const ALIASES: [&str; 2] = ["smollm2", "distilgpt2"];
+pub const ALIASES: [&str; 2] = ["smollm2", "distilgpt2"];
 
 /// The reference that an alias stands for; `None` when it is no alias.
 pub(super) fn alias(name: &str) -> Result<Option<Reference>, SourceError> {
