@@ -1,8 +1,11 @@
 """`refrain check article`: the article's checklist, on a random model of DistilGPT-2's shape."""
 
+import os
 import re
+import select
+import subprocess
 
-from harness import command, document
+from harness import BINARY, command, document
 
 # A row's number, its needs, and what became of it.
 ROW = re.compile(r"^ *(\d+) ([WTCRSDX-]+) +(ok|not ok|not run) ")
@@ -15,8 +18,9 @@ def test_only_rows_for_real_weights_and_readers_are_left(distilgpt2):
     assert [int(number) for number, _, _ in rows] == list(range(1, 186))
     assert [row for row in rows if row[2] == "not ok"] == []
     assert [row for row in rows if row[2] == "not run" and not set(row[1]) <= set("WD")] == []
-    assert sum(line.startswith("caught ") for line in lines) == 5
-    assert "of 185 rows" in lines[-1]
+    assert sum(line.startswith("noticed ") for line in lines) == 5
+    assert "of 185 rows" in "".join(lines[-2:])
+    assert re.search(r"\d+ need a reader, \d+ need DistilGPT-2's real weights", done.stdout)
     assert [line for line in lines if len(line) > 80] == []
     assert "Checking" in done.stderr
 
@@ -45,3 +49,32 @@ def test_weights_that_are_not_distilgpt2s_are_told_from_them(gpt2):
     rows = [found.groups() for line in done.stdout.splitlines() if (found := ROW.match(line))]
     assert [int(number) for number, _, what in rows if what == "not ok"] == [30, 71, 72, 101, 103]
     assert "NOT ok" in done.stdout
+
+
+def test_sections_come_as_they_are_checked(gpt2):
+    """The first section is there, in a pipe too, before the self-test has begun."""
+    with subprocess.Popen(
+        [BINARY, "check", "article", str(gpt2)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        seen = b""
+        while b"\nB Tokens" not in seen:
+            assert select.select([process.stdout], [], [], 300)[0]
+            part = os.read(process.stdout.fileno(), 65536)
+            assert part, seen.decode()
+            seen += part
+        assert b"Self-test" not in seen
+        process.kill()
+
+
+def test_what_another_model_does_is_said_and_nothing_is_cut(default_model):
+    text = command("check", "article").stdout
+    for letter in "CTRSXWD-":
+        assert re.search(rf"^{letter} +needs ", text, re.MULTILINE), letter
+    for row in [11, 36, 37, 38, 48, 58, 60]:
+        assert re.search(rf"^ *{row} \S+ +ok +here: ", text, re.MULTILINE), row
+    assert "here: RMS norm" in text and "no mean, no bias" in text
+    # An ellipsis is only in the claims that have one.
+    assert text.count("…") == 1
+    for section in text.split("\n\n"):
+        assert section.count("the model is a llama") <= 1
+    assert text.count("noticed  ") == 5 and "each must be noticed" in text

@@ -10,6 +10,7 @@
 mod broken;
 mod check;
 mod error;
+mod lack;
 mod live;
 mod oracle;
 mod real;
@@ -25,7 +26,8 @@ mod tally;
 mod tampered;
 mod weights_file;
 
-pub use check::{ArticleOptions, check_article};
+pub use check::{ArticleOptions, Progress, check_article};
 pub use error::ArticleError;
+pub use lack::Lack;
 pub use report::{ArticleReport, Outcome, RowReport, SectionTitle, SelfTest, Totals};
 pub use row::Need;

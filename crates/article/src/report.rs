@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::lack::Lack;
 use crate::row::Need;
 
 /// What became of the rows.
@@ -58,6 +59,9 @@ pub enum Outcome {
         found: String,
         /// Numbers and facts compared; one at least.
         comparisons: u64,
+        /// Whether it holds in another way than the row says: the model is built otherwise than
+        /// the article's, and what was seen says how.
+        otherwise: bool,
     },
     /// It does not hold.
     NotOk {
@@ -70,7 +74,9 @@ pub enum Outcome {
     },
     /// It was not checked.
     NotRun {
-        /// Why.
+        /// What is missing.
+        lacks: Lack,
+        /// Why, in a few words.
         reason: String,
     },
 }
@@ -95,10 +101,18 @@ pub struct SelfTest {
 pub struct Totals {
     /// That hold.
     pub ok: usize,
+    /// Those of them that hold in another way than the row says.
+    pub otherwise: usize,
     /// That do not hold.
     pub not_ok: usize,
     /// That were not checked.
     pub not_run: usize,
+    /// Those of them that need a reader.
+    pub need_reader: usize,
+    /// Those of them that need a model of DistilGPT-2's shape, or its vocabulary.
+    pub need_shape: usize,
+    /// Those of them that need DistilGPT-2's real weights.
+    pub need_real_weights: usize,
 }
 
 impl Totals {
@@ -107,9 +121,20 @@ impl Totals {
         let mut totals = Totals::default();
         for row in rows {
             match row.outcome {
-                Outcome::Ok { .. } => totals.ok += 1,
+                Outcome::Ok { otherwise, .. } => {
+                    totals.ok += 1;
+                    totals.otherwise += usize::from(otherwise);
+                }
                 Outcome::NotOk { .. } => totals.not_ok += 1,
-                Outcome::NotRun { .. } => totals.not_run += 1,
+                Outcome::NotRun { lacks, .. } => {
+                    totals.not_run += 1;
+                    match lacks {
+                        Lack::Reader => totals.need_reader += 1,
+                        Lack::Shape => totals.need_shape += 1,
+                        Lack::RealWeights => totals.need_real_weights += 1,
+                        Lack::Other => {}
+                    }
+                }
             }
         }
         totals

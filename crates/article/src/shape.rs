@@ -2,13 +2,17 @@
 
 use package::{Architecture, Config, Tokenizer};
 
+use crate::lack::Lack;
 use crate::tally::Stop;
 
 /// The model must have DistilGPT-2's shape.
 pub(crate) fn has_the_shape(config: &Config) -> Result<(), Stop> {
     if config.architecture != Architecture::Gpt2 {
         let name = config.architecture.name();
-        return Err(Stop::not_run(format!("the model is no GPT-2 but a {name}")));
+        return Err(Stop::lacks(
+            Lack::Shape,
+            format!("the model is a {name}, not of DistilGPT-2's shape"),
+        ));
     }
     let wanted = [
         ("layers", 6, config.layers),
@@ -20,7 +24,7 @@ pub(crate) fn has_the_shape(config: &Config) -> Result<(), Stop> {
     match wanted.iter().find(|(_, wanted, found)| wanted != found) {
         None => Ok(()),
         Some((what, wanted, found)) => {
-            Err(Stop::not_run(format!("the model has {found} {what}, not {wanted}")))
+            Err(Stop::lacks(Lack::Shape, format!("the model has {found} {what}, not {wanted}")))
         }
     }
 }
@@ -31,5 +35,5 @@ pub(crate) fn has_the_vocabulary(tokenizer: &Tokenizer) -> Result<(), Stop> {
     if size == 50257 && tokenizer.id_of("<|endoftext|>") == Some(50256) {
         return Ok(());
     }
-    Err(Stop::not_run(format!("the vocabulary, of {size} tokens, is not GPT-2's")))
+    Err(Stop::lacks(Lack::Shape, format!("the vocabulary, of {size} tokens, is not GPT-2's")))
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::{Debug, Display};
 
+use crate::lack::Lack;
+
 /// What a check saw, in a few words with the numbers; or why it is not ok or was not run.
 pub(crate) type Seen = Result<String, Stop>;
 
@@ -11,7 +13,7 @@ pub(crate) enum Stop {
     /// A comparison failed.
     Different { what: String, expected: String, found: String },
     /// What the check needs is not there.
-    NotRun(String),
+    NotRun { lacks: Lack, reason: String },
 }
 
 impl Stop {
@@ -23,7 +25,12 @@ impl Stop {
 
     /// The check needs what is not there.
     pub(crate) fn not_run(reason: impl Into<String>) -> Stop {
-        Stop::NotRun(reason.into())
+        Stop::lacks(Lack::Other, reason)
+    }
+
+    /// The check needs `lacks`, which is not there.
+    pub(crate) fn lacks(lacks: Lack, reason: impl Into<String>) -> Stop {
+        Stop::NotRun { lacks, reason: reason.into() }
     }
 }
 
@@ -31,9 +38,19 @@ impl Stop {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) comparisons: u64,
+    /// Whether the model does something else than the row's words say, as [`Tally::otherwise`] was
+    /// told.
+    pub(crate) otherwise: bool,
 }
 
 impl Tally {
+    /// What the check saw, of a model that is built otherwise than the article's: the row's words
+    /// are not true of it, but what they are about is, in the way that `found` says.
+    pub(crate) fn otherwise(&mut self, found: impl Into<String>) -> Seen {
+        self.otherwise = true;
+        Ok(found.into())
+    }
+
     /// `found` must be `expected`.
     pub(crate) fn equal<T: PartialEq + Debug + ?Sized>(
         &mut self,

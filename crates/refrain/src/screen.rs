@@ -140,6 +140,28 @@ impl Screen {
             .collect()
     }
 
+    /// As [`Screen::wrap`]; but a part that is wider than `columns` is broken, and nothing is cut.
+    pub(crate) fn wrap_whole(&self, text: &str, columns: usize) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        for unit in units(&self.text(text)) {
+            let used = lines.last().map_or(0, |line| line.width());
+            if used + unit.trim_end().width() <= columns {
+                lines.last_mut().into_iter().for_each(|line| line.push_str(&unit));
+                continue;
+            }
+            let mut line = String::new();
+            for character in unit.trim_start().chars() {
+                if line.width() + character.width().unwrap_or(0) > columns {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(character);
+            }
+            lines.push(line);
+        }
+        let lines = lines.iter().map(|line| line.trim_end().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    }
+
     /// `items` in at most `lines` lines of at most `columns`; the last says how many are left.
     pub(crate) fn lines(
         &self,
@@ -245,6 +267,8 @@ mod tests {
         assert_eq!(screen.wrap("of '\\' on'", 7), ["of", "'\\' on'"]);
         assert_eq!(screen.wrap("' a very long token'", 8), ["' a ver…"]);
         assert_eq!(screen.wrap("", 8), [""; 0]);
+        assert_eq!(screen.wrap_whole("' a very long token'", 8), ["' a very", " long to", "ken'"]);
+        assert_eq!(screen.wrap_whole("one 猫猫猫 two", 5), ["one", "猫猫", "猫", "two"]);
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(crate) fn chain(live: &mut Live, tally: &mut Tally) -> Seen {
         let holds = sum_at == 1;
         tally.holds("the place of the residual stream", 1, holds, sum_at)?;
         tally.same_bits("what enters the first layer", &embed.first, &sum.first)?;
-        return Ok("text, tokens, ids, token table; positions by rotation in the layers".into());
+        let found = "text, tokens, ids, token table; no position table, no sum: q and k are turned";
+        return tally.otherwise(found);
     };
     tally.equal("the place of the position table", &1, &position_at)?;
     tally.equal("the place of the sum", &2, &sum_at)?;

@@ -116,7 +116,8 @@ fn own_positions(subject: &mut Subject, tally: &mut Tally) -> Seen {
         tally.equal("rows that are turned", &tokens, &keys.len())?;
         let expected = oracle.placed(&keys, 0).concat();
         tally.close("turned keys", &expected, &pass.met_keys(0)?.values, 1e-5)?;
-        return Ok(format!("no table: {tokens} rows are turned, of {context} possible"));
+        let found = format!("no table; {tokens} rows of q and k are turned, of {context} possible");
+        return tally.otherwise(found);
     }
     let table = oracle.matrix(Part::PositionEmbedding)?;
     let found = pass.of(Site::PositionEmbed)?;

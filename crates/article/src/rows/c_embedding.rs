@@ -108,7 +108,7 @@ fn added(subject: &mut Subject, tally: &mut Tally) -> Seen {
     tally.equal("shape of what enters", &embed.shape, &entered.shape)?;
     if subject.package.config.rope.is_some() {
         tally.same_bits("what enters layer 0", &embed.values, &entered.values)?;
-        return Ok("here positions turn q and k instead; nothing is joined".to_owned());
+        return tally.otherwise("nothing is added or joined: positions turn q and k in each layer");
     }
     let positions = &pass.of(Site::PositionEmbed)?.values;
     let sum: Vec<f32> = embed.values.iter().zip(positions).map(|(x, y)| x + y).collect();
@@ -122,7 +122,7 @@ fn two_positions(subject: &mut Subject, tally: &mut Tally) -> Seen {
     if subject.package.config.rope.is_some() {
         let keys = pass.met_keys(0)?;
         tally.differ("keys of one id", keys.row(0), keys.row(2))?;
-        return Ok("one vector, but its keys are turned differently".to_owned());
+        return tally.otherwise("it enters as one vector; its keys are turned differently");
     }
     let entered = pass.at(0, Site::ResidualPre)?;
     tally.differ("what enters", entered.row(0), entered.row(2))?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Site;
-use package::{LayerPart, Package, Part, Suffix};
+use package::{Architecture, LayerPart, Package, Part, Suffix};
 
 use crate::oracle::Oracle;
 use crate::row::Check::{Model, Package as InPackage, Read};
@@ -43,10 +43,11 @@ fn formula(subject: &mut Subject, tally: &mut Tally) -> Seen {
         tally.close(format!("layer {layer}"), &expected, found, 1e-5)?;
     }
     let epsilon = package.config.norm_epsilon;
-    Ok(match package.config.rope {
-        None => format!("in {} layers, epsilon {epsilon}", package.config.layers),
-        Some(_) => format!("here RMS norm, without mean and bias; epsilon {epsilon}"),
-    })
+    if package.config.architecture != Architecture::Gpt2 {
+        let found = format!("RMS norm: h / sqrt(mean of h^2 + {epsilon}), gain; no mean, no bias");
+        return tally.otherwise(found);
+    }
+    Ok(format!("in {} layers, epsilon {epsilon}", package.config.layers))
 }
 
 fn parameters(package: &Arc<Package>, tally: &mut Tally) -> Seen {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Site;
-use package::{LayerPart, Package, Part, Suffix};
+use package::{Architecture, LayerPart, Package, Part, Suffix};
 
 use crate::oracle::Oracle;
 use crate::row::Check::{Model, Package as InPackage, Read};
@@ -75,7 +75,12 @@ fn at_once(subject: &mut Subject, tally: &mut Tally) -> Seen {
             tally.equal(format!("rows of {site:?}"), &subject.prompt.len(), &rows)?;
         }
     }
-    Ok(format!("q, k, v of {} tokens, once in each layer", subject.prompt.len()))
+    let tokens = subject.prompt.len();
+    if subject.package.config.architecture != Architecture::Gpt2 {
+        let found = format!("three multiplications, once in each layer, each of {tokens} tokens");
+        return tally.otherwise(found);
+    }
+    Ok(format!("q, k, v of {tokens} tokens, once in each layer"))
 }
 
 fn columns(subject: &mut Subject, tally: &mut Tally) -> Seen {
@@ -88,6 +93,9 @@ fn columns(subject: &mut Subject, tally: &mut Tally) -> Seen {
             let found = &pass.at(layer, site)?.values;
             tally.close(format!("{site:?} of layer {layer}"), &expected.concat(), found, bound)?;
         }
+    }
+    if package.config.architecture != Architecture::Gpt2 {
+        return tally.otherwise("q, k and v have a matrix each, and are what it gives");
     }
     Ok("q, k, v as the weights' own columns give them".to_owned())
 }
