@@ -68,6 +68,8 @@ def test_steps_are_explained_in_two_languages(default_model, gpt2):
     english = "\n".join(screen("-p", PROMPT, "--explain", "--lang", "en"))
     for part in ["grouped-query", "root mean", "angle"]:
         assert part in english, part
+    for lang in ["zh", "zh-CN", "zh_CN"]:
+        assert "Key（提供" in "".join(screen("-p", PROMPT, "--lang", lang)), lang
     assert "variance 1" in "\n".join(screen(str(gpt2), "-p", PROMPT, "--explain"))
     chinese = "\n".join(screen(str(gpt2), "-p", PROMPT, "--explain", "--lang", "zh"))
     assert "均值" in chinese
@@ -132,7 +134,7 @@ def test_chat_renders_the_template(default_model):
     [
         (["--layer", "7"], 1, "no layer 7"),
         (["--head", "9"], 1, "no head 9"),
-        (["--query", "-9"], 1, "no row -9"),
+        (["--query", "-9"], 1, "no token -9"),
         (["--decode", "5000"], 1, "steps are possible"),
         (["--top", "0"], 2, "--top"),
         (["--chat"], 1, "no chat template"),

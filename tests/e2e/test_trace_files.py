@@ -1,6 +1,7 @@
 """`refrain trace` with --tensor, --save and --compare, read and written by other programs."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_decode_steps_and_the_kv_cache_are_kept_under_their_names(gpt2, saved, t
     alias = "decode.1.past_key_values.layers.0.values"
     (whole,) = document(*arguments, "--tensor", alias)["tensors"]
     assert whole["shape"] == [1, HEADS, 6, width]
-    command(*arguments, "--tensor", "decode.2.hook_embed", check=1)
+    command(*arguments, "--tensor", "decode.2.hook_embed", check=2)
 
 
 def test_a_saved_file_says_of_which_tokens_it_is(gpt2, tmp_path):
@@ -111,10 +112,9 @@ def test_the_three_formats_say_the_same(gpt2, saved, tmp_path):
     assert np.array_equal(np.array(report["tensors"][0]["values"], np.float32), whole[0, 0, 0, :3])
 
 
-def test_an_alias_shows_all_its_tensors(gpt2):
-    report = document("trace", str(gpt2), *PROMPT, "--tensor", "transformer.h.0.attn.c_attn")
-    names = [tensor["name"] for tensor in report["tensors"]]
-    assert names == [f"blocks.0.attn.hook_{part}" for part in "qkv"]
+def test_an_alias_shows_its_tensor(gpt2):
+    report = document("trace", str(gpt2), *PROMPT, "--tensor", "transformer.wte")
+    assert [tensor["name"] for tensor in report["tensors"]] == ["hook_embed"]
 
 
 def test_a_comparison_passes_or_exits_with_3(gpt2, saved, tmp_path):
@@ -166,3 +166,42 @@ def test_what_is_wrong_is_said(gpt2, options, status):
     done = command("trace", str(gpt2), *PROMPT, *options, check=status)
     assert done.stdout == ""
     assert done.stderr
+
+
+def test_names_are_listed_with_shapes_and_aliases(gpt2, saved):
+    arguments = ["trace", str(gpt2), *PROMPT, "--list"]
+    listed = {line.split()[0] for line in command(*arguments).stdout.splitlines()}
+    assert listed == set(read_safetensors(saved))
+    report = document(*arguments, "--decode", "2")
+    assert report["schema"] == "refrain.names/1"
+    by_name = {tensor["name"]: tensor for tensor in report["tensors"]}
+    assert {name for name in by_name if not name.startswith("decode.")} == listed
+    width = HIDDEN // HEADS
+    assert by_name["decode.0.kv_cache.1.keys"]["shape"] == [1, HEADS, 5, width]
+    assert by_name["hook_embed"]["alias"] == "transformer.wte"
+    text = command(*arguments, "--decode", "2").stdout
+    assert text.splitlines()[-1] == "decode.1.: the same names"
+
+
+def test_a_name_that_is_not_there_or_several_is_told_which_are(gpt2):
+    def said(name: str, check: int) -> str:
+        return command("trace", str(gpt2), *PROMPT, "--tensor", name, check=check).stderr
+
+    assert "did you mean blocks.0.attn.hook_pattern" in said("blocks.0.atn.hook_pattern", 1)
+    assert "blocks.0.attn.hook_pattern" in said("blocks.0.pattern", 1)
+    several = said("transformer.h.0.attn.c_attn", 2)
+    assert all(f"blocks.0.attn.hook_{part}" in several for part in "qkv")
+
+
+def test_files_have_the_usual_permissions_and_are_not_shown(gpt2, tmp_path):
+    modes = set()
+    for name in ["a.safetensors", "a.npy", "a.json"]:
+        path = tmp_path / name
+        arguments = ["--tensor", "hook_embed", "--save", str(path)]
+        done = command("trace", str(gpt2), *PROMPT, *arguments, preexec_fn=lambda: os.umask(0o022))
+        assert done.stdout.splitlines() == [f"hook_embed  (1, 4, {HIDDEN})"]
+        assert f"Saved {path} (1 tensor)" in done.stderr
+        modes.add(path.stat().st_mode & 0o777)
+    assert modes == {0o644}
+    both = ["--tensor", "hook_embed", "--tensor", "logits", "--save", str(tmp_path / "b.npy")]
+    assert "holds one tensor" in command("trace", str(gpt2), *PROMPT, *both, check=2).stderr

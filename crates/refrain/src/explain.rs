@@ -6,7 +6,9 @@ use package::{Architecture, LayerPart, Package, Part, Suffix};
 /// The language of explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
+    #[value(aliases = ["en-US", "en_US", "en-GB", "en_GB", "english"])]
     En,
+    #[value(aliases = ["zh-CN", "zh_CN", "zh-Hans", "zh-TW", "zh_TW", "zh-Hant", "chinese"])]
     Zh,
 }
 

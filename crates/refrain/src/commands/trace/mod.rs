@@ -2,6 +2,7 @@
 
 mod compare;
 mod layer;
+mod names;
 mod npy;
 mod paper;
 mod report;
@@ -10,6 +11,7 @@ mod tensor_file;
 mod walk;
 
 use std::io::Write;
+use std::path::Path;
 
 use engine::EngineOptions;
 use engine::trace::{Options, Tensor, TensorName, Trace, trace};
@@ -24,37 +26,44 @@ use crate::failure::Failure;
 use crate::loading;
 use crate::screen::Screen;
 use crate::terminal::Terminal;
+use crate::words::counted;
 use compare::{Comparison, Skipped, compare};
+use names::Names;
 use selection::Selection;
 use tensor_file::{Contents, Document, Format, Origin};
 
 pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(), Failure> {
     let selections = arguments.tensor.iter().map(|text| Selection::parse(text));
     let selections = selections.collect::<Result<Vec<_>, _>>()?;
+    names::check_steps(&selections, arguments.decode)?;
     let reference = reference(arguments, &selections)?;
     if let Some(path) = &arguments.save {
-        Format::of(path)?;
+        tensor_file::check(path, &selections)?;
     }
     let package = loading::open(arguments.model.as_deref(), terminal)?;
-    let keep = |name: TensorName| match selections.as_slice() {
-        [] => {
-            let text = || name.to_string();
-            let compared = |contents: &Contents| contents.tensors.iter().any(|t| t.name == text());
-            arguments.save.is_some() || reference.as_ref().is_some_and(compared)
+    let names = Names::default();
+    let keep = |name: TensorName| {
+        names.note(name);
+        match selections.as_slice() {
+            // The shapes of a decode step are those of its tensors.
+            [] if arguments.list => name.decode == Some(0),
+            [] => {
+                let text = || name.to_string();
+                let compared =
+                    |contents: &Contents| contents.tensors.iter().any(|t| t.name == text());
+                arguments.save.is_some() || reference.as_ref().is_some_and(compared)
+            }
+            chosen => chosen.iter().any(|one| one.names(name, package.config.architecture)),
         }
-        chosen => chosen.iter().any(|one| one.names(name, package.config.architecture)),
     };
     let mut trace = collect(arguments, &package, &keep, terminal)?;
+    if arguments.list {
+        return list(arguments, &names, &trace, &package);
+    }
+    names.check(&selections, package.config.architecture, &package.name)?;
     let tensors = cut(&selections, std::mem::take(&mut trace.tensors), &package)?;
     if let Some(path) = &arguments.save {
-        let origin = Origin {
-            model: &package.name,
-            tokens: trace.tokens.iter().map(|token| token.id).collect(),
-            decoded: trace.decode.iter().map(|step| step.token.id).collect(),
-        };
-        tensor_file::save(path, &tensors, &origin)?;
-        let text = format!("{} ({} tensors)", path.display(), tensors.len());
-        terminal.status("Saved", &text);
+        save(path, &tensors, &trace, &package, terminal)?;
     }
     if let Some(contents) = reference {
         return report_comparison(arguments, &selections, &tensors, contents);
@@ -65,11 +74,43 @@ pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(),
         (true, false) => print(&Document::new(&tensors)),
         (false, true) => {
             let detected = || arguments.lang.unwrap_or_else(Language::detect);
-            let language = arguments.explain.then(detected);
+            let language = (arguments.explain || arguments.lang.is_some()).then(detected);
             Ok(walk::draw(screen, &trace, &package, arguments.rows, language)?)
         }
-        (false, false) => Ok(report::tensors(screen, &tensors)?),
+        // What is in a file is not shown too.
+        (false, false) => Ok(report::tensors(screen, &tensors, arguments.save.is_none())?),
     }
+}
+
+fn list(
+    arguments: &TraceArguments,
+    names: &Names,
+    trace: &Trace,
+    package: &Package,
+) -> Result<(), Failure> {
+    let document = names.list(trace, &package.config);
+    if arguments.json {
+        return print(&document);
+    }
+    Ok(names::draw(Screen::detect(), &document, arguments.decode)?)
+}
+
+fn save(
+    path: &Path,
+    tensors: &[Tensor],
+    trace: &Trace,
+    package: &Package,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let origin = Origin {
+        model: &package.name,
+        tokens: trace.tokens.iter().map(|token| token.id).collect(),
+        decoded: trace.decode.iter().map(|step| step.token.id).collect(),
+    };
+    tensor_file::save(path, tensors, &origin)?;
+    let text = format!("{} ({})", path.display(), counted(tensors.len(), "tensor"));
+    terminal.status("Saved", &text);
+    Ok(())
 }
 
 /// The tensors of the file to compare with. A file without names holds the one that was chosen.
@@ -136,17 +177,8 @@ fn cut(
     let mut tensors = Vec::new();
     for selection in selections {
         let meant = |name: &TensorName| selection.names(*name, package.config.architecture);
-        let before = tensors.len();
         for (_, tensor) in kept.iter().filter(|(name, _)| meant(name)) {
             tensors.push(selection.of(tensor)?);
-        }
-        if tensors.len() == before {
-            let (name, model) = (&selection.name, &package.name);
-            let message = format!(
-                "{model} has no tensor {name:?}; refrain trace --json lists them under \"steps\"; \
-                 those of --decode N have decode.0. to decode.N-1. before their names"
-            );
-            return Err(Failure::Failed(message));
         }
     }
     Ok(tensors)

@@ -8,18 +8,22 @@ use engine::trace::Tensor;
 use super::compare::Comparison;
 use super::paper::{number_text, shape_text};
 use crate::screen::Screen;
+use crate::words::counted;
 
 /// Numbers shown of one tensor.
 const NUMBERS_MAX: usize = 1024;
 /// Columns of one number.
 const NUMBER_COLUMNS: usize = 9;
 
-/// Writes tensors, the last dimension in lines.
-pub(super) fn tensors(screen: Screen, tensors: &[Tensor]) -> Result<()> {
+/// Writes tensors, the last dimension in lines; without `numbers`, only their names and shapes.
+pub(super) fn tensors(screen: Screen, tensors: &[Tensor], numbers: bool) -> Result<()> {
     let mut out = anstream::stdout().lock();
     let bold = Style::new().bold();
     for tensor in tensors {
         writeln!(out, "{bold}{}{bold:#}  {}", tensor.name, shape_text(&tensor.shape))?;
+        if !numbers {
+            continue;
+        }
         let width = tensor.shape.last().copied().unwrap_or(1).max(1);
         let shown = &tensor.values[..tensor.values.len().min(NUMBERS_MAX)];
         for row in shown.chunks(width) {
@@ -58,8 +62,8 @@ pub(super) fn comparison(screen: Screen, comparison: &Comparison) -> Result<()> 
     }
     let near = comparison.tensors.iter().filter(|tensor| tensor.passed).count();
     let line = format!(
-        "{near} of {} tensors within {}, {} skipped",
-        comparison.tensors.len(),
+        "{near} of {} within {}, {} skipped",
+        counted(comparison.tensors.len(), "tensor"),
         comparison.tolerance,
         comparison.skipped.len()
     );

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::npy;
+use super::selection::Selection;
 use crate::bytes;
 use crate::failure::Failure;
 
@@ -64,6 +65,19 @@ pub(super) struct Origin<'a> {
     pub(super) decoded: Vec<u32>,
 }
 
+/// Whether `path` can take what is selected, as far as its name says.
+pub(super) fn check(path: &Path, selections: &[Selection]) -> Result<(), Failure> {
+    if Format::of(path)? == Format::Npy && selections.len() != 1 {
+        let (path, count) = (path.display(), selections.len());
+        let message = format!(
+            "{path}: a .npy file holds one tensor, and --tensor names {count}; name one, or save \
+             to a .safetensors file"
+        );
+        return Err(Failure::Usage(message));
+    }
+    Ok(())
+}
+
 /// Writes `tensors` to `path`, in the format of its name.
 pub(super) fn save(path: &Path, tensors: &[Tensor], origin: &Origin) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
@@ -108,7 +122,9 @@ fn save_safetensors(
     }
     // One entry, since the order of several would differ from file to file.
     let origin = [("refrain.trace".to_owned(), origin)];
-    safetensors::serialize_to_file(views, Some(origin.into()), path)
+    // Written here and not by the crate, whose files only their owner may read.
+    let bytes = safetensors::serialize(views, Some(origin.into()))?;
+    Ok(std::fs::write(path, bytes)?)
 }
 
 pub(super) fn little_endian(values: &[f32]) -> Vec<u8> {

@@ -171,7 +171,9 @@ impl Walk<'_> {
     fn decode<W: Write>(&self, paper: &mut Paper<'_, W>, step: &DecodeStep) -> Result<()> {
         let (length, token) = (step.cache_len, quoted(&step.token.bytes));
         let input = shape_text(&step.input_shape);
-        let detail = format!("{token} in, {input}; KV cache {} → {length}", length - 1);
+        let cached = shape_text(&step.k_shape);
+        let before = length - 1;
+        let detail = format!("{token} {input}; KV cache {before} → {length}: K, V {cached}");
         paper.step("decode", &detail, &shape_text(&step.logits_shape))?;
         let [q, k, weights] =
             [&step.new_q_shape, &step.new_k_shape, &step.attention_shape].map(|s| shape_text(s));
