@@ -60,9 +60,11 @@ def test_help_is_one_screen_and_long_help_has_examples_first(words):
     assert [line for line in long.splitlines() if columns(line) > 80] == []
     assert long.index("Examples:\n  ") < long.index("Usage: ")
     narrow, _ = on_terminal(*words, "-h", width=60)
-    # clap breaks everything but the usage.
+    assert [line for line in lines(narrow) if columns(line) > 60] == []
+    narrow, _ = on_terminal(*words, "--help", width=60)
+    # A word that is longer than the line stays whole, so that it can be copied.
     wide = [line for line in lines(narrow) if columns(line) > 60]
-    assert [line for line in wide if not line.startswith("Usage: ")] == []
+    assert [line for line in wide if len(line.split()) > 4] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell", "elvish"])
@@ -86,6 +88,7 @@ def test_bash_completes_commands_and_flags():
 
     assert completed("tr", 1, "tr", "refrain") == ["trace"]
     assert "--kv-budget" in completed("serve --kv", 2, "--kv", "serve")
+    assert completed("info sm", 2, "sm", "info") == ["smollm2"]
 
 
 def test_the_manual_has_a_page_for_each_command(tmp_path):
@@ -107,6 +110,9 @@ def test_the_manual_has_a_page_for_each_command(tmp_path):
         if shutil.which("man"):
             shown = subprocess.run(["man", "-l", path], capture_output=True, text=True, check=True)
             assert "EXAMPLES" in shown.stdout
+    assert command("man", "trace").stdout == (folder / "refrain-trace.1").read_text()
+    assert command("man", "check", "exact").stdout == (folder / "refrain-check-exact.1").read_text()
+    assert "serve, run, trace" in command("man", "nope", check=2).stderr
     said = command("man", "--dir", "/proc/nowhere", check=1).stderr
     assert "/proc/nowhere" in said
 
@@ -119,8 +125,7 @@ def test_reports_keep_to_the_terminals_width(default_model, requests, width):
         with Session(*words, "--quiet", width=width, env=env) as session:
             assert session.finish() == 0
             shown = lines(session.screen)
-        allowed = ("files", "         …")
-        wide = [line for line in shown if columns(line) > width and not line.startswith(allowed)]
+        wide = [line for line in shown if columns(line) > width and "/models/" not in line]
         assert wide == [], words
         assert len(shown) > 3
 
@@ -253,6 +258,31 @@ def test_a_wrong_value_names_the_variable_it_comes_from():
     assert "--port" in said and "REFRAIN_PORT" in said
     said = command("serve", "--port", "https", env=env, check=2).stderr
     assert "https" in said and "REFRAIN_PORT" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["serve", "--port", "abc"], "whole number from 0 to 65535"),
+        (["trace", "-p", "Hi", "--layer", "-1"], "whole number, 0 or more"),
+        (["trace", "-p", "Hi", "--query", "on"], "0 is the first, -1 the last"),
+        (["trace", "-p", "Hi", "--tensor", "decode.1.logits"], "add --decode 2"),
+        (["run", "-p", "Hi", "--seed", "x"], "whole number, 0 or more"),
+        (["bench", "-p", "some"], "whole number, 0 or more"),
+        (["bench", "-t", "0"], "from 1 to 1024"),
+        (["tokenize", "The", "cat", "sat", "on"], "refrain tokenize 'The cat sat on'"),
+        (["why", "a.json", "b.json"], "refrain why --prompt a.json --against b.json"),
+    ],
+)
+def test_a_wrong_word_is_told_what_is_wanted(words, said):
+    error = command(*words, check=2).stderr
+    assert said in error
+    assert "invalid digit" not in error and "use '--" not in error
+
+
+def test_a_text_that_is_taken_for_a_model_is_to_be_quoted():
+    error = command("tokenize", "The", "cat's", check=1).stderr
+    assert r"refrain tokenize 'The cat'\''s'" in error
 
 
 def test_a_flag_wins_over_the_environment(default_model):

@@ -149,9 +149,22 @@ def test_why_prints_for_people(default_model, tmp_path):
     assert labels == ["reused", "stopped", "where", "", "lost", "hint", "note"]
     assert "10:00:0[1→2]⏎Tools" in lines[3]
     assert all(len(line) <= 80 for line in lines), lines
+    other = {"prompt": "Once upon a time"}
+    (tmp_path / "c.json").write_text(json.dumps(other), encoding="utf-8")
+    apart = ["--prompt", files[1], "--against", str(tmp_path / "c.json")]
+    said = command("why", "smollm2", *apart, env=utf8).stdout
+    assert "first_request at 0   nothing in common with what is held" in said
     (tmp_path / "a.json").write_text("{}", encoding="utf-8")
     said = command("why", "smollm2", *files, check=1).stderr
     assert "a.json" in said and "messages" in said
+
+
+def test_why_says_what_to_do_without_a_chat_template(gpt2, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(chat(SYSTEM, "Why?")), encoding="utf-8")
+    said = command("why", str(gpt2), "--prompt", str(path), "--against", str(path), check=1).stderr
+    for way in ['{"prompt": ...}', "plain text", "a model with a template"]:
+        assert way in said, said
 
 
 def test_info_says_what_is_there_and_what_it_takes(default_model, gpt2):

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use engine::KvType;
 
 use crate::bytes;
 use crate::explain::Language;
+use crate::values::{ANY, ModelParser, kv_type, number, position, tolerance, whole};
 
 const MODEL_HELP: &str = "A file, directory or name of a model [default: smollm2]";
 const MODEL_LONG_HELP: &str = "A .gguf file, a directory with config.json, an alias (smollm2, \
@@ -28,6 +28,9 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Serve a model over the OpenAI API
+    ///
+    /// Every answer says under refrain.verdict how many tokens of the prompt were reused, where
+    /// reuse stopped, and why.
     Serve(ServeArguments),
     /// Answer one prompt, or chat when the input is a terminal
     Run(RunArguments),
@@ -48,7 +51,7 @@ pub(crate) enum Command {
     Why(WhyArguments),
     /// Measure prefill and decode speed
     Bench(BenchArguments),
-    /// Check a promise on a model
+    /// Check a promise: exact reuse, or the article, row by row
     Check(CheckArguments),
     /// Print a shell's completions
     Completions(CompletionsArguments),
@@ -98,7 +101,7 @@ pub(crate) struct EngineArguments {
     /// By default as many as there are physical cores that this process may use.
     #[arg(
         short, long, env = "REFRAIN_THREADS", value_name = "N",
-        value_parser = value_parser!(u16).range(1..=1024)
+        value_parser = whole::<u16, 1, 1024>
     )]
     pub(crate) threads: Option<u16>,
     /// Prompt and answer together [default: the model's]
@@ -107,7 +110,7 @@ pub(crate) struct EngineArguments {
     /// that is less.
     #[arg(
         long, env = "REFRAIN_CONTEXT", value_name = "TOKENS",
-        value_parser = value_parser!(u32).range(16..)
+        value_parser = whole::<u32, 16, ANY>
     )]
     pub(crate) context: Option<u32>,
     /// Memory for K/V [default: a quarter of all]
@@ -122,7 +125,7 @@ pub(crate) struct EngineArguments {
     /// Prompt tokens computed in one step [default: 256]
     #[arg(
         long, env = "REFRAIN_CHUNK", value_name = "TOKENS",
-        value_parser = value_parser!(u32).range(1..=65536)
+        value_parser = whole::<u32, 1, 65536>
     )]
     pub(crate) chunk: Option<u32>,
 }
@@ -144,7 +147,7 @@ pub(crate) struct KvArguments {
 
 #[derive(Args)]
 pub(crate) struct ServeArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// Address to listen on
     ///
@@ -152,20 +155,23 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value = "127.0.0.1", env = "REFRAIN_HOST")]
     pub(crate) host: String,
     /// Port; 0 picks a free one
-    #[arg(long, default_value_t = 8080, env = "REFRAIN_PORT")]
+    #[arg(
+        long, default_value_t = 8080, env = "REFRAIN_PORT",
+        value_parser = whole::<u16, 0, 65535>
+    )]
     pub(crate) port: u16,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
     /// Answers computed at once; more wait [default: 16]
     #[arg(
         long, env = "REFRAIN_MAX_RUNNING", value_name = "N",
-        value_parser = value_parser!(u16).range(1..=4096)
+        value_parser = whole::<u16, 1, 4096>
     )]
     pub(crate) max_running: Option<u16>,
     /// Requests that may wait, before 429 [default: 256]
     #[arg(
         long, env = "REFRAIN_MAX_QUEUE", value_name = "N",
-        value_parser = value_parser!(u16).range(0..=65535)
+        value_parser = whole::<u16, 0, 65535>
     )]
     pub(crate) max_queue: Option<u16>,
     /// Do not keep prefixes for later requests
@@ -183,7 +189,7 @@ pub(crate) struct ServeArguments {
 
 #[derive(Args)]
 pub(crate) struct RunArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// The prompt; left out: the input, or a chat
     ///
@@ -197,13 +203,13 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) raw: bool,
     /// Longest answer [default: what the context leaves]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32, 1, ANY>)]
     pub(crate) max_tokens: Option<u32>,
     /// 0 takes the likeliest token each time [default: 0.2]
     #[arg(long, value_name = "T", value_parser = number::<0, 2>)]
     pub(crate) temperature: Option<f32>,
     /// Draw among the K likeliest; 0: all [default: 0]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = whole::<u32, 0, ANY>)]
     pub(crate) top_k: Option<u32>,
     /// Draw among the likeliest that sum to P [default: 0.9]
     #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
@@ -214,7 +220,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "P", value_parser = number::<0, 1>)]
     pub(crate) min_p: Option<f32>,
     /// The same number draws the same [default: random]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64, 0, ANY>)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
@@ -225,7 +231,7 @@ pub(crate) struct RunArguments {
 
 #[derive(Args)]
 pub(crate) struct TraceArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// The prompt, as it is: without the chat template
     #[arg(short, long, value_name = "TEXT")]
@@ -236,25 +242,25 @@ pub(crate) struct TraceArguments {
     #[arg(long)]
     pub(crate) chat: bool,
     /// The layer to look into, from 0
-    #[arg(long, default_value_t = 0, value_name = "L")]
+    #[arg(long, default_value_t = 0, value_name = "L", value_parser = whole::<usize, 0, ANY>)]
     pub(crate) layer: usize,
     /// The head to look into, from 0
-    #[arg(long, default_value_t = 0, value_name = "H")]
+    #[arg(long, default_value_t = 0, value_name = "H", value_parser = whole::<usize, 0, ANY>)]
     pub(crate) head: usize,
     /// The token that attends; -1: the last
     ///
     /// The one whose attention is shown, counted from 0.
-    #[arg(long, default_value_t = -1, value_name = "Q", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = -1, value_name = "Q", value_parser = position)]
     pub(crate) query: i64,
     /// Decode N tokens more
     ///
     /// Each is the likeliest one; shows how the KV cache grows.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole::<usize, 0, ANY>)]
     pub(crate) decode: usize,
     /// How many of the likeliest to list
     #[arg(
         long, default_value_t = 5, value_name = "K",
-        value_parser = value_parser!(u16).range(1..=1000)
+        value_parser = whole::<u16, 1, 1000>
     )]
     pub(crate) top: u16,
     /// List the likeliest tokens after every token
@@ -263,26 +269,34 @@ pub(crate) struct TraceArguments {
     /// Say what each step is for
     #[arg(long)]
     pub(crate) explain: bool,
-    /// The language of --explain [default: by LANG]
-    #[arg(long, value_enum)]
+    /// Explain in this language: en or zh
+    ///
+    /// As --explain, whose language is otherwise that of LANG. zh-CN and zh_CN are zh.
+    #[arg(long, value_enum, ignore_case = true, value_name = "LANG", hide_possible_values = true)]
     pub(crate) lang: Option<Language>,
     /// Threads that compute [default: the physical cores]
     ///
     /// By default as many as there are physical cores that this process may use.
     #[arg(
         short, long, env = "REFRAIN_THREADS", value_name = "N",
-        value_parser = value_parser!(u16).range(1..=1024)
+        value_parser = whole::<u16, 1, 1024>
     )]
     pub(crate) threads: Option<u16>,
     /// Show this tensor, or a part; several times
     ///
-    /// By its name or alias, whole or in part, as numpy slices: hook_embed[0,3,:8]. --json lists
+    /// By its name or alias, whole or in part, as numpy slices: hook_embed[0,3,:8]. --list lists
     /// the names; those of decode step 0 begin with decode.0.
     #[arg(long, value_name = "NAME[SLICE]")]
     pub(crate) tensor: Vec<String>,
+    /// List the names of all tensors
+    ///
+    /// With their shapes and their aliases, which are the names of Hugging Face's modules. With
+    /// --decode also those of its steps.
+    #[arg(long, conflicts_with_all = ["tensor", "save", "compare"])]
+    pub(crate) list: bool,
     /// Save the tensors: .safetensors, .npy or .json
     ///
-    /// All of them, or those of --tensor.
+    /// All of them, or those of --tensor, which are then not shown. A .npy file holds one.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// Compare with a file's tensors; exits with 3
@@ -296,14 +310,15 @@ pub(crate) struct TraceArguments {
     pub(crate) tolerance: f64,
     /// One JSON document (schema refrain.trace/1)
     ///
-    /// With --tensor the schema is refrain.tensors/1, with --compare refrain.compare/1.
+    /// With --tensor the schema is refrain.tensors/1, with --list refrain.names/1, with --compare
+    /// refrain.compare/1.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct PullArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// One JSON document (schema refrain.pull/1)
     #[arg(long)]
@@ -312,7 +327,7 @@ pub(crate) struct PullArguments {
 
 #[derive(Args)]
 pub(crate) struct InfoArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// One JSON document (schema refrain.info/1)
     #[arg(long)]
@@ -322,8 +337,8 @@ pub(crate) struct InfoArguments {
 #[derive(Args)]
 #[command(override_usage = "refrain tokenize [OPTIONS] [MODEL] <TEXT>")]
 pub(crate) struct TokenizeArguments {
-    /// The model whose tokenizer to use (left out: smollm2), and the text
-    #[arg(required = true, num_args = 1..=2, value_name = "TEXT")]
+    /// The text, in quotes, and a MODEL before it [default: smollm2]
+    #[arg(required = true, num_args = 1.., value_name = "TEXT")]
     pub(crate) words: Vec<String>,
     /// One JSON document (schema refrain.tokenize/1)
     #[arg(long)]
@@ -331,15 +346,19 @@ pub(crate) struct TokenizeArguments {
 }
 
 #[derive(Args)]
+#[command(override_usage = "refrain why [OPTIONS] --prompt <FIRST> --against <SECOND> [MODEL]")]
 pub(crate) struct WhyArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// The request that came first
-    #[arg(long, value_name = "FILE")]
-    pub(crate) prompt: PathBuf,
-    /// The one after it, whose verdict this is
-    #[arg(long, value_name = "FILE")]
-    pub(crate) against: PathBuf,
+    #[arg(long, value_name = "FIRST", required_unless_present = "more")]
+    pub(crate) prompt: Option<PathBuf>,
+    /// The request after it: the one whose verdict this is
+    #[arg(long, value_name = "SECOND", required_unless_present = "more")]
+    pub(crate) against: Option<PathBuf>,
+    /// Words that are too many, for an error that says how it is meant.
+    #[arg(hide = true)]
+    pub(crate) more: Vec<String>,
     /// The date that the template prints, for today's
     #[arg(long, value_name = "TEXT")]
     pub(crate) template_date: Option<String>,
@@ -353,20 +372,30 @@ pub(crate) struct BenchArguments {
     /// Models to measure [default: smollm2]
     ///
     /// Each as the other commands take it.
+    #[arg(value_parser = ModelParser)]
     pub(crate) model: Vec<String>,
     /// Prompt lengths to prefill; 0 leaves prefill out
-    #[arg(short = 'p', long, value_delimiter = ',', value_name = "N,..", default_value = "512")]
+    #[arg(
+        short = 'p', long, value_delimiter = ',', value_name = "N,..", default_value = "512",
+        value_parser = whole::<u32, 0, ANY>
+    )]
     pub(crate) prompt: Vec<u32>,
     /// Numbers of tokens to decode; 0 leaves decode out
-    #[arg(short = 'n', long, value_delimiter = ',', value_name = "N,..", default_value = "128")]
+    #[arg(
+        short = 'n', long, value_delimiter = ',', value_name = "N,..", default_value = "128",
+        value_parser = whole::<u32, 0, ANY>
+    )]
     pub(crate) generate: Vec<u32>,
     /// Depths: tokens in the KV cache before it
-    #[arg(short, long, value_delimiter = ',', value_name = "N,..", default_value = "0")]
+    #[arg(
+        short, long, value_delimiter = ',', value_name = "N,..", default_value = "0",
+        value_parser = whole::<u32, 0, ANY>
+    )]
     pub(crate) depth: Vec<u32>,
     /// Numbers of threads [default: the physical cores]
     #[arg(
         short, long, value_delimiter = ',', value_name = "N,..",
-        value_parser = value_parser!(u16).range(1..=1024)
+        value_parser = whole::<u16, 1, 1024>
     )]
     pub(crate) threads: Vec<u16>,
     #[command(flatten)]
@@ -374,7 +403,7 @@ pub(crate) struct BenchArguments {
     /// Repetitions of each test; the median is reported
     #[arg(
         short, long, default_value_t = 5, value_name = "N",
-        value_parser = value_parser!(u16).range(1..=1000)
+        value_parser = whole::<u16, 1, 1000>
     )]
     pub(crate) repetitions: u16,
     /// A llama-bench binary to measure beside
@@ -423,14 +452,16 @@ pub(crate) enum Check {
     /// The article's checklist, row by row
     ///
     /// Rows need a model of DistilGPT-2's shape (C), GPT-2's vocabulary (T), any model (R), a
-    /// server on it (S), DistilGPT-2's real weights (W) or a reader (D); a row whose need is not
-    /// met is 'not run'. Exits with 3 if a row is not ok.
+    /// server on it (S), the same for the article's incident (X), DistilGPT-2's real weights (W), a
+    /// reader (D) or nothing (-); a row whose need is not met is 'not run'. 'ok here' is what
+    /// another model than the article's does otherwise, and as is said. Exits with 3 if a row is
+    /// not ok.
     Article(CheckArticleArguments),
 }
 
 #[derive(Args)]
 pub(crate) struct CheckArticleArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// A folder with DistilGPT-2's real weights
     ///
@@ -442,7 +473,7 @@ pub(crate) struct CheckArticleArguments {
     /// By default as many as there are physical cores that this process may use.
     #[arg(
         short, long, env = "REFRAIN_THREADS", value_name = "N",
-        value_parser = value_parser!(u16).range(1..=1024)
+        value_parser = whole::<u16, 1, 1024>
     )]
     pub(crate) threads: Option<u16>,
     /// One JSON document (schema refrain.article/1)
@@ -452,7 +483,7 @@ pub(crate) struct CheckArticleArguments {
 
 #[derive(Args)]
 pub(crate) struct CheckExactArguments {
-    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP)]
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
     pub(crate) model: Option<String>,
     /// The only type of K/V to check: f32, f16 or q8_0
     ///
@@ -476,28 +507,9 @@ pub(crate) struct CompletionsArguments {
 
 #[derive(Args)]
 pub(crate) struct ManArguments {
+    /// The command whose page to print, as: check exact
+    pub(crate) command: Vec<String>,
     /// Write one page for each command into this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub(crate) dir: Option<PathBuf>,
-}
-
-fn kv_type() -> impl TypedValueParser<Value = KvType> {
-    PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(|name| {
-        KvType::ALL.into_iter().find(|kv_type| kv_type.name() == name).ok_or("no such type")
-    })
-}
-
-fn tolerance(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number >= 0.0 => Ok(number),
-        _ => Err("must be a number, zero or more".to_owned()),
-    }
-}
-
-/// A number between `LOW` and `HIGH`.
-fn number<const LOW: i32, const HIGH: i32>(text: &str) -> Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(number) if (LOW as f32..=HIGH as f32).contains(&number) => Ok(number),
-        _ => Err(format!("must be a number between {LOW} and {HIGH}")),
-    }
 }

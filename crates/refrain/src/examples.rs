@@ -11,6 +11,7 @@ refrain run -p 'Why is the sky blue?'
 refrain trace -p 'The cat sat on'    every step of the model, with its numbers
 refrain why --prompt a.json --against b.json
                                      what b reuses after a, and why not more
+refrain check article                the model, held to the article row by row
 refrain bench -p 512 -n 128          tokens per second, as llama-bench",
     ),
     (
@@ -20,7 +21,7 @@ refrain serve
 refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
 REFRAIN_PORT=8000 refrain serve
 curl 127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
-  -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}'",
+  -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' | jq .refrain.verdict",
     ),
     (
         "run",
@@ -34,9 +35,10 @@ refrain run ./model.gguf --raw -p 'The cat sat on' --max-tokens 8 --json",
         "trace",
         "\
 refrain trace -p 'The cat sat on'
-refrain trace -p 'The cat sat on' --explain --lang zh
+refrain trace -p 'The cat sat on' --lang zh
 refrain trace -p 'The cat sat on' --layer 3 --head 1 --query 2
 refrain trace -p 'The cat sat on' --decode 2 --rows --top 3
+refrain trace -p 'The cat sat on' --list --decode 1
 refrain trace -p 'The cat sat on' --tensor 'blocks.0.attn.hook_z[0,0,-1]'
 refrain trace -p 'The cat sat on' --decode 1 --tensor decode.0.kv_cache.0.keys
 refrain trace -p 'The cat sat on' --save cat.safetensors
@@ -76,7 +78,12 @@ refrain bench --limits               beside what the machine can do at most
 refrain bench --compare -r 7 --peer ../llama.cpp/build/bin/llama-bench
 refrain bench --plot growth.svg",
     ),
-    ("check", "refrain check exact\nrefrain check article"),
+    (
+        "check",
+        "\
+refrain check exact                  reuse changes no bit
+refrain check article                the article's 185 rows",
+    ),
     (
         "check exact",
         "\
@@ -93,14 +100,20 @@ refrain check article --distilgpt2 ./distilgpt2",
     (
         "completions",
         "\
+source <(refrain completions bash)   bash, in this shell; or for every one:
+mkdir -p ~/.local/share/bash-completion/completions
 refrain completions bash > ~/.local/share/bash-completion/completions/refrain
+mkdir -p ~/.zfunc                    zsh; in ~/.zshrc, before compinit:
 refrain completions zsh > ~/.zfunc/_refrain
+fpath=(~/.zfunc $fpath)
+mkdir -p ~/.config/fish/completions
 refrain completions fish > ~/.config/fish/completions/refrain.fish",
     ),
     (
         "man",
         "\
 refrain man | man -l -
+refrain man trace | man -l -         the page of one command
 refrain man --dir ~/.local/share/man/man1",
     ),
 ];

@@ -10,6 +10,7 @@ use package::{Package, Progress};
 use crate::cli::EngineArguments;
 use crate::failure::Failure;
 use crate::terminal::{Terminal, Work};
+use crate::words::counted;
 
 pub(crate) fn model_or_default(model: Option<&str>) -> &str {
     model.unwrap_or(package::DEFAULT_MODEL)
@@ -64,13 +65,12 @@ pub(crate) fn load(
     terminal.status(
         "Loaded",
         &format!(
-            "{} ({} layers, hidden {}, vocabulary {}) in {load_ms:.0} ms; {} thread{}, {}",
+            "{} ({}, hidden {}, vocabulary {}) in {load_ms:.0} ms; {}, {}",
             package.name,
-            config.layers,
+            counted(config.layers, "layer"),
             config.hidden,
             config.vocab,
-            info.threads,
-            if info.threads == 1 { "" } else { "s" },
+            counted(info.threads, "thread"),
             info.isa
         ),
     );
@@ -93,7 +93,7 @@ struct Fetching(Work);
 
 impl Progress for Fetching {
     fn stage(&self, text: &str) {
-        self.0.say(text);
+        self.0.stage(text);
     }
 
     fn bytes(&self, done: u64, total: Option<u64>) {

@@ -11,6 +11,8 @@ mod quoted;
 mod screen;
 mod terminal;
 mod usage;
+mod values;
+mod words;
 
 use std::process::ExitCode;
 

@@ -159,12 +159,18 @@ impl Work {
         }
     }
 
-    /// What is being worked on.
-    pub(crate) fn say(&self, text: &str) {
+    /// What is being done now, with a verb of its own: "verifying the checksum".
+    pub(crate) fn stage(&self, text: &str) {
         match self.bar() {
             Some(bar) => bar.set_message(text.to_owned()),
             None if self.quiet => {}
-            None => say(format_args!("{:>12} {text}", self.verb)),
+            None => {
+                let (verb, rest) = text.split_once(' ').unwrap_or((self.verb, text));
+                let mut letters = verb.chars();
+                let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+                let verb: String = first.into_iter().chain(letters).collect();
+                say(format_args!("{verb:>12} {rest}"));
+            }
         }
     }
 }

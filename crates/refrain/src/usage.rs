@@ -13,6 +13,8 @@ use crate::terminal;
 
 /// Help is not written wider than this.
 const WIDTH_MAX: usize = 100;
+/// What stands before a usage.
+const USAGE: &str = "Usage: ";
 /// What a command is, then its examples (`--help` alone has them), then its flags.
 const TEMPLATE: &str = "\
 {about-with-newline}
@@ -26,7 +28,7 @@ pub(crate) fn parse() -> Cli {
     let color = terminal::color_choice(color_flag(&words), |name| std::env::var(name).ok());
     color.write_global();
     let short = words.iter().any(|word| word == "-h");
-    let mut command = command(short).color(match color {
+    let mut command = command_to_show(short).color(match color {
         ColorChoice::Always | ColorChoice::AlwaysAnsi => clap::ColorChoice::Always,
         ColorChoice::Never => clap::ColorChoice::Never,
         ColorChoice::Auto => clap::ColorChoice::Auto,
@@ -47,19 +49,90 @@ pub(crate) fn command(short: bool) -> Command {
     complete(Cli::command().term_width(width), "", short)
 }
 
+/// The same with usages that keep to the screen's width, which clap does not break.
+fn command_to_show(short: bool) -> Command {
+    let mut command = command(short);
+    command.build();
+    with_short_usage(command, Screen::detect().width)
+}
+
+fn with_short_usage(mut command: Command, width: usize) -> Command {
+    let usage = command.render_usage().to_string();
+    let words = usage.strip_prefix(USAGE).unwrap_or(&usage).trim();
+    if USAGE.len() + words.len() > width {
+        let mut lines = vec![String::new()];
+        // What belongs to a flag stays with it.
+        for word in words.replace(" <", "\u{a0}<").split(' ') {
+            match lines.last_mut() {
+                Some(line) if USAGE.len() + line.len() + 1 + word.len() <= width => {
+                    line.push_str(if line.is_empty() { "" } else { " " });
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        let indent = format!("\n{:indent$}", "", indent = USAGE.len());
+        command = command.override_usage(lines.join(&indent).replace('\u{a0}', " "));
+    }
+    let below: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    for name in below {
+        command = command.mut_subcommand(name, |below| with_short_usage(below, width));
+    }
+    command
+}
+
+/// A line of examples in lines of at most `width` where it can be broken: its explanation goes
+/// below it, and a command goes on behind a backslash, before a flag or a redirection.
+fn fitted(line: &str, width: usize) -> Vec<String> {
+    if line.len() <= width {
+        return vec![line.to_owned()];
+    }
+    let (command, explanation) = match line.trim_start().split_once("  ") {
+        Some((command, explanation)) => (command, explanation.trim()),
+        None if line.starts_with("   ") => ("", line.trim()),
+        None => (line, ""),
+    };
+    let (mut lines, mut quoted) = (Vec::new(), false);
+    let mut current = String::new();
+    for word in command.split_inclusive(' ') {
+        let breaks = !quoted && (word.starts_with(['-', '>', '|', '\'', '~']));
+        if breaks && current.len() + word.trim_end().len() + 2 > width && !current.is_empty() {
+            lines.push(format!("{}\\", std::mem::take(&mut current)));
+            current.push_str("    ");
+        }
+        current.push_str(word);
+        quoted ^= word.matches('\'').count() % 2 == 1;
+    }
+    lines.push(current.trim_end().to_owned());
+    if !explanation.is_empty() {
+        lines.push(format!("    # {explanation}"));
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
 /// Adds what the derive macro cannot say to `command` and to the commands below it.
 fn complete(command: Command, path: &str, short: bool) -> Command {
     let below: Vec<String> =
         command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let mut command = command.help_template(TEMPLATE);
     if let Some(examples) = examples::of(path) {
-        let indented = examples.lines().map(|line| format!("  {line}\n")).collect::<String>();
+        let width = Screen::detect().width;
+        let lines = examples.lines().flat_map(|line| fitted(line, width.saturating_sub(2)));
+        let indented = lines.map(|line| format!("  {line}\n")).collect::<String>();
         command = command.before_long_help(format!("Examples:\n{indented}"));
     }
     if short {
         command = command.mut_args(|arg| arg.hide_env(true).hide_possible_values(true));
     }
-    command = command.mut_args(|arg| arg.hide_env_values(true));
+    command = command.mut_args(|arg| {
+        // A negative number is a value, and a wrong one is told from a flag that is not there.
+        let takes_values = arg.get_action().takes_values();
+        let is_model = arg.get_id() == "model";
+        let arg = arg.hide_env_values(true).allow_negative_numbers(takes_values);
+        if is_model { arg.hide_possible_values(true) } else { arg }
+    });
     for name in below {
         let path = format!("{path} {name}");
         command = command.mut_subcommand(name, |below| complete(below, path.trim(), short));
@@ -145,7 +218,7 @@ mod tests {
     fn words_of(line: &str) -> Vec<String> {
         let line = &line[line.find("refrain ").unwrap_or(0)..];
         let line = line.split("  ").next().unwrap_or(line);
-        let line = line.split([';', '|', '<', '>']).next().unwrap_or(line);
+        let line = line.split([';', '|', '<', '>', ')']).next().unwrap_or(line);
         let mut words = vec![String::new()];
         let mut quoted = false;
         for character in line.trim_end().chars() {

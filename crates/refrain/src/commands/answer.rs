@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::RunArguments;
 use crate::failure::Failure;
 use crate::terminal::Work;
+use crate::words::counted;
 
 /// What small chat models answer best with, where the user does not say otherwise.
 const TEMPERATURE_DEFAULT: f32 = 0.2;
@@ -108,7 +109,7 @@ pub(super) async fn answer(
                         write!(out, "{text}")?;
                         out.flush()?;
                     }
-                    Some(work) => work.tell(|| format!("{} tokens", answer.token_ids.len())),
+                    Some(work) => work.tell(|| counted(answer.token_ids.len(), "token")),
                 }
                 answer.text.push_str(&text);
                 answer.token_ids.extend(tokens.iter().map(|token| token.id));

@@ -16,6 +16,7 @@ use crate::loading;
 use crate::quoted::quoted;
 use crate::screen::Screen;
 use crate::terminal::Terminal;
+use crate::words::counted;
 
 /// What a model package is not.
 const OPEN: &str = "Open weights are numbers that can be run; they are not open code, open data \
@@ -30,9 +31,7 @@ pub(crate) fn run(arguments: &InfoArguments, terminal: &Terminal) -> Result<(), 
         return Ok(());
     }
     line(&mut out, "model", &package.name)?;
-    // A path is to be copied, and so stays whole.
-    let dim = Style::new().dimmed();
-    writeln!(out, "{dim}{:<LABEL$}{dim:#}{}", "files", package.path.display())?;
+    write_path(&mut out, &package.path.display().to_string())?;
     line(&mut out, "licence", package.license.as_deref().unwrap_or("not stated"))?;
     write_config(&mut out, &package.config)?;
     write_text(&mut out, &package)?;
@@ -47,6 +46,15 @@ pub(crate) fn run(arguments: &InfoArguments, terminal: &Terminal) -> Result<(), 
 
 /// Columns of a line's label.
 const LABEL: usize = 15;
+
+/// A path is to be copied, and so stays whole; a long one gets a line of its own.
+fn write_path(out: &mut impl Write, path: &str) -> std::io::Result<()> {
+    let dim = Style::new().dimmed();
+    if LABEL + path.width() <= Screen::detect().width {
+        return writeln!(out, "{dim}{:<LABEL$}{dim:#}{path}", "files");
+    }
+    writeln!(out, "{dim}files{dim:#}\n{path}")
+}
 
 fn heading(out: &mut impl Write, text: &str) -> std::io::Result<()> {
     let bold = Style::new().bold();
@@ -66,7 +74,7 @@ fn write_config(out: &mut impl Write, config: &Config) -> std::io::Result<()> {
     line(out, "heads", &format!("{heads} of {head_dim}, {kv_heads} for keys and values"))?;
     line(out, "MLP", &format!("{intermediate}, {}", activation(config.activation)))?;
     line(out, "vocabulary", &config.vocab.to_string())?;
-    line(out, "context", &format!("{} tokens", config.context))?;
+    line(out, "context", &counted(config.context, "token"))?;
     let positions = match &config.rope {
         None => "learned".to_owned(),
         Some(rope) => match rope.scaling {
@@ -93,7 +101,7 @@ fn write_text(out: &mut impl Write, package: &Package) -> std::io::Result<()> {
     let tokenizer = &package.tokenizer;
     heading(out, "Tokenizer")?;
     line(out, "kind", tokenizer.kind())?;
-    line(out, "vocabulary", &format!("{} tokens", tokenizer.vocab_size()))?;
+    line(out, "vocabulary", &counted(tokenizer.vocab_size(), "token"))?;
     let token = |id: u32| format!("{} ({id})", quoted(tokenizer.bytes(id).unwrap_or_default()));
     let screen = Screen::detect();
     let list = |ids: &[u32]| {
@@ -101,7 +109,7 @@ fn write_text(out: &mut impl Write, package: &Package) -> std::io::Result<()> {
         screen.list(&tokens, "  ", screen.width - LABEL)
     };
     let special = special(tokenizer);
-    line(out, "special", &format!("{} tokens", special.len()))?;
+    line(out, "special", &counted(special.len(), "token"))?;
     if !special.is_empty() {
         line(out, "", &list(&special))?;
     }
@@ -160,10 +168,9 @@ fn write_tensors(out: &mut impl Write, package: &Package) -> std::io::Result<()>
     writeln!(out)?;
     for (dtype, total) in &totals.by_type {
         let text = format!(
-            "{} in {} tensor{}, {} numbers",
+            "{} in {}, {} numbers",
             bytes::show(total.bytes),
-            total.tensors,
-            if total.tensors == 1 { "" } else { "s" },
+            counted(total.tensors, "tensor"),
             total.numbers
         );
         line(out, dtype, &text)?;

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 
+use engine::whole_nanoseconds;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, answer, chat_request, new_request, opening};
@@ -92,10 +93,10 @@ fn document(answer: &Answer, loaded: &Loaded) -> Value {
         "completion_tokens": tokens.map(|tokens| tokens.output),
         "finish_reason": answer.reason,
         "timings": {
-            "load_ms": loaded.load_ms,
-            "prefill_ms": prefill_ms,
-            "decode_ms": decode_ms,
-            "ttft_ms": timings.and_then(|timings| timings.ttft_ms),
+            "load_ms": whole_nanoseconds(loaded.load_ms),
+            "prefill_ms": prefill_ms.map(whole_nanoseconds),
+            "decode_ms": decode_ms.map(whole_nanoseconds),
+            "ttft_ms": timings.and_then(|timings| timings.ttft_ms).map(whole_nanoseconds),
             "prefill_tokens_per_s": rate(tokens.map(|tokens| tokens.input), prefill_ms),
             "decode_tokens_per_s":
                 rate(tokens.map(|tokens| tokens.output.saturating_sub(1)), decode_ms),

@@ -23,6 +23,12 @@ const LABEL: usize = 9;
 const NOTE: &str = "of the prompts alone: a server also keeps the first one's answer";
 
 pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), Failure> {
+    let (Some(first), Some(second)) = (&arguments.prompt, &arguments.against) else {
+        return Err(not_named(arguments));
+    };
+    if !arguments.more.is_empty() {
+        return Err(not_named(arguments));
+    }
     let path = loading::find(loading::model_or_default(arguments.model.as_deref()), terminal)?;
     let text = Package::open_text(&path).map_err(Failure::new)?;
     let maker = PromptMaker {
@@ -31,8 +37,7 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
         date: arguments.template_date.as_deref(),
         context: text.context,
     };
-    let first = read(&arguments.prompt, maker)?;
-    let second = read(&arguments.against, maker)?;
+    let (first, second) = (read(first, maker)?, read(second, maker)?);
     let verdict = doctor::why(&first, &second, &text.tokenizer);
     let excerpt = Excerpt::of(&verdict, &second, &text.tokenizer);
     let hint = Hint::of(&verdict, excerpt.as_ref());
@@ -57,6 +62,21 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
     Ok(())
 }
 
+/// What is said where the files are given without their flags.
+fn not_named(arguments: &WhyArguments) -> Failure {
+    let words = arguments.model.iter().chain(&arguments.more).map(String::as_str);
+    let words: Vec<&str> = words.collect();
+    let [first, second] = match words.as_slice() {
+        [.., first, second] => [*first, *second],
+        _ => ["FIRST", "SECOND"],
+    };
+    let message = format!(
+        "say which request came first and which after it: \
+         refrain why --prompt {first} --against {second}"
+    );
+    Failure::Usage(message)
+}
+
 fn read(path: &Path, maker: PromptMaker<'_>) -> Result<Prompt, Failure> {
     let name = path.display().to_string();
     let failed = |problem: &dyn std::fmt::Display| Failure::new(format!("{name}: {problem}"));
@@ -66,7 +86,12 @@ fn read(path: &Path, maker: PromptMaker<'_>) -> Result<Prompt, Failure> {
     File::open(path)
         .and_then(|file| file.take(most).read_to_end(&mut bytes))
         .map_err(|error| failed(&error))?;
-    Prompt::read(&name, &bytes, maker).map_err(|error| failed(&error))
+    Prompt::read(&name, &bytes, maker).map_err(|error| {
+        let lacks_template = error.field == "messages" && maker.chat_template.is_none();
+        let hint =
+            if lacks_template { "; here it may also be a plain text, in a .txt file" } else { "" };
+        failed(&format!("{error}{hint}"))
+    })
 }
 
 /// The verdict in lines for people.
@@ -96,7 +121,11 @@ impl Report<'_> {
             line(out, "where", &place)?;
         }
         if let Some(excerpt) = &self.excerpt {
-            writeln!(out, "{:LABEL$}{}", "", screen.text(&self.context(excerpt)))?;
+            let text = self.context(excerpt);
+            let mark = screen.text(&self.mark());
+            for line in screen.wrap_whole(&text, screen.width.saturating_sub(LABEL)) {
+                writeln!(out, "{:LABEL$}{}", "", bold(&line, &mark))?;
+            }
         }
         if let Some(after) = stop.identical_after.filter(|&after| after > 0) {
             let tokens = if after == 1 { "token is" } else { "tokens are" };
@@ -126,7 +155,7 @@ impl Report<'_> {
             }
             Reason::EndOfPrompt => "all but the last token, which is always computed".to_owned(),
             Reason::EndOfCached => "all that is held; the prompt goes on".to_owned(),
-            Reason::FirstRequest => "nothing that begins like this is held".to_owned(),
+            Reason::FirstRequest => "nothing in common with what is held".to_owned(),
             Reason::Evicted => "it was held, and had to make room".to_owned(),
             Reason::RowsRequested => "echo with logprobs asks for rows that reuse lacks".to_owned(),
             Reason::DisabledByRequest => "the request says \"cache_prompt\": false".to_owned(),
@@ -147,16 +176,25 @@ impl Report<'_> {
 
     /// `…before[cached→request]after…`, on one line.
     fn context(&self, excerpt: &Excerpt) -> String {
-        let bold = Style::new().bold();
+        let (before, after) = (on_one_line(&excerpt.before), on_one_line(&excerpt.after));
+        let cut = |text: &str| if text.chars().count() < Excerpt::CHARS { "" } else { "…" };
+        let (left, right) = (cut(&excerpt.before), cut(&excerpt.after));
+        format!("{left}{before}{}{after}{right}", self.mark())
+    }
+
+    /// `[cached→request]`.
+    fn mark(&self) -> String {
         let text = |token: &Option<TokenText>| {
             let text = token.as_ref().and_then(|token| token.text.as_deref());
             on_one_line(text.unwrap_or_default())
         };
         let stop = &self.verdict.stop;
-        let (cached, request) = (text(&stop.cached), text(&stop.request));
-        let (before, after) = (on_one_line(&excerpt.before), on_one_line(&excerpt.after));
-        let cut = |text: &str| if text.chars().count() < Excerpt::CHARS { "" } else { "…" };
-        let (left, right) = (cut(&excerpt.before), cut(&excerpt.after));
-        format!("{left}{before}{bold}[{cached}→{request}]{bold:#}{after}{right}")
+        format!("[{}→{}]", text(&stop.cached), text(&stop.request))
     }
+}
+
+/// `line`, with `mark` in bold where it has all of it.
+fn bold(line: &str, mark: &str) -> String {
+    let bold = Style::new().bold();
+    line.replacen(mark, &format!("{bold}{mark}{bold:#}"), 1)
 }
