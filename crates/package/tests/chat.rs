@@ -314,6 +314,47 @@ fn bombs_are_stopped() {
     assert!(matches!(ChatTemplate::new(&long, "", ""), Err(ChatError::SourceTooLong { .. })));
 }
 
+/// Values that share their parts: small to keep, and endless to read.
+#[test]
+fn what_doubles_is_stopped() {
+    let doubled = [
+        ("['a']", "ns.x + ns.x"),
+        ("['a']", "ns.x * 2"),
+        ("['a']", "[ns.x, ns.x]"),
+        ("['a']", "(ns.x, ns.x)"),
+        ("('a',)", "ns.x + ns.x"),
+        ("{'a': 1}", "{'a': ns.x, 'b': ns.x}"),
+        ("{'a': 1}", "dict(a=ns.x, b=ns.x)"),
+        ("['a']", "ns.x | chain(ns.x)"),
+        ("['a']", "(ns.x + ns.x)[0:]"),
+        ("['a']", "(ns.x + ns.x)[::-1]"),
+        ("['a']", "(ns.x + ns.x) | list"),
+        ("['a']", "(ns.x + ns.x) | map('upper')"),
+        ("['a']", "ns.x | zip(ns.x)"),
+    ];
+    let uses = ["", "{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}", "{{ ns ~ '' }}"];
+    let messages = [json!({"role": "user", "content": "Hi"})];
+    for (start, step) in doubled {
+        for use_ in uses {
+            let bomb = format!(
+                "{{% set ns = namespace(x={start}) %}}{{% for i in range(60) %}}\
+                 {{% set ns.x = {step} %}}{{% endfor %}}{use_}"
+            );
+            let begin = std::time::Instant::now();
+            let template = ChatTemplate::new(&bomb, "", "").expect("it can be opened");
+            let opened = begin.elapsed().as_secs_f64();
+            let result = render(&template, &messages);
+            let seconds = begin.elapsed().as_secs_f64();
+            println!("{opened:.2} s, {seconds:.2} s: {step} {use_}");
+            assert!(matches!(result, Err(ChatError::Limit(_))), "{bomb}: {result:?}");
+            assert!(opened < 10.0 && seconds < 20.0, "{bomb}: {seconds} s");
+        }
+    }
+    let cycle = "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns | tojson }}{{ ns }}";
+    let template = ChatTemplate::new(cycle, "", "").expect("it can be opened");
+    assert!(render(&template, &messages).is_err());
+}
+
 /// Pieces of templates, put together at random.
 fn any_source() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

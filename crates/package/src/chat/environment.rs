@@ -1,6 +1,7 @@
 //! The Jinja environment of chat templates, as transformers sets it up
 //! (`transformers.utils.chat_template_utils`).
 
+use super::guard;
 use super::json::{Style, write};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind};
@@ -36,6 +37,7 @@ pub(super) fn environment(source: &str, name: &'static str) -> Result<Environmen
     environment.add_filter("indent", indent);
     environment.add_filter("string", string);
     environment.add_function("raise_exception", raise_exception);
+    guard::set_up(&mut environment);
     environment.add_template_owned(name, without_generation(source).into_owned())?;
     Ok(environment)
 }
@@ -61,6 +63,7 @@ fn tojson(state: &State<'_, '_>, value: &Value, kwargs: Kwargs) -> Result<Value,
         (style.item_separator, style.key_separator) = (item, key);
     }
     kwargs.assert_all_used()?;
+    guard::check(state, value)?;
     let value = serde_json::to_value(value).map_err(|error| invalid(error.to_string()))?;
     let mut out = String::new();
     write(&value, &style, 0, &mut out)

@@ -4,6 +4,7 @@ mod clock;
 mod environment;
 mod error;
 mod files;
+mod guard;
 mod json;
 mod messages;
 mod spans;
@@ -99,9 +100,7 @@ impl ChatTemplate {
         let forms = Forms { content: ContentForm::Either, null: EmptyForNull::default() };
         let (bos, eos) = (bos.to_owned(), eos.to_owned());
         let mut template = ChatTemplate { environment, forms, uses_tools: false, bos, eos };
-        template.forms.content = on_large_stack(|| template.find_form())?;
-        template.forms.null = on_large_stack(|| template.find_null())?;
-        template.uses_tools = on_large_stack(|| template.find_use_of_tools())?;
+        on_large_stack(|| template.find_out())?;
         Ok(template)
     }
 
@@ -142,6 +141,19 @@ impl ChatTemplate {
         self.uses_tools
     }
 
+    /// Finds out what the template takes. One that exceeds its limits on the shortest conversation
+    /// is not tried again: it will fail when it is used, and opening it must not take long.
+    fn find_out(&mut self) {
+        self.uses_tools = self.names_tools();
+        let messages = [json!({"role": "user", "content": "?"})];
+        if let Err(ChatError::Limit(_)) = self.try_out(&messages, None, true) {
+            return;
+        }
+        self.forms.content = self.find_form();
+        self.forms.null = self.find_null();
+        self.uses_tools |= self.find_use_of_tools();
+    }
+
     /// Finds out which form of content comes through, by rendering a message in both.
     fn find_form(&self) -> ContentForm {
         let word = "REFRAINPROBE";
@@ -159,13 +171,15 @@ impl ChatTemplate {
         }
     }
 
-    /// Finds out whether `tools` is read: by its name, or, since a template that sets a variable
-    /// of that name hides it, by rendering a message with and without a tool.
-    fn find_use_of_tools(&self) -> bool {
+    /// Whether the template names `tools` without setting it first.
+    fn names_tools(&self) -> bool {
         let template = self.environment.get_template(NAME);
-        if template.is_ok_and(|template| template.undeclared_variables(false).contains("tools")) {
-            return true;
-        }
+        template.is_ok_and(|template| template.undeclared_variables(false).contains("tools"))
+    }
+
+    /// Finds out whether `tools` is read, by rendering a message with and without a tool: a
+    /// template that sets a variable of that name hides it.
+    fn find_use_of_tools(&self) -> bool {
         let parameters = json!({"type": "object", "properties": {}});
         let function = json!({"name": "f", "description": "f", "parameters": parameters});
         let tools = json!([{"type": "function", "function": function}]);
@@ -273,8 +287,8 @@ impl ChatTemplate {
             ),
         ];
         variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        let template = self.environment.get_template(NAME).map_err(failure)?;
-        let text = template.render(variables).map_err(failure)?;
+        let variables = JinjaValue::from(variables);
+        let text = guard::render(&self.environment, NAME, variables).map_err(failure)?;
         if text.len() > OUTPUT_BYTES_MAX {
             return Err(ChatError::Limit("text"));
         }
