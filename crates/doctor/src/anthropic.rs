@@ -83,7 +83,15 @@ fn push_blocks(
         }
     }
     if parts.is_empty() && calls.is_empty() {
-        return Ok(());
+        // A turn of results has become messages of its own.
+        let results = blocks.iter().any(|block| block["type"] == "tool_result");
+        if results || blocks.is_empty() {
+            return Ok(());
+        }
+        let field = format!("{at}.content");
+        let message =
+            format!("'{field}' holds only thinking, which no prompt keeps: nothing is left");
+        return Err(PromptError::new(field, message));
     }
     let mut turn = json!({"role": message["role"], "content": parts});
     if parts.is_empty() {

@@ -4,7 +4,7 @@
 use package::{ChatRequest, ChatTemplate, Encoding, PromptMap, Rendered, Tokenizer};
 use serde_json::{Map, Value};
 
-use crate::error::{PromptError, PromptTooLong};
+use crate::error::{PromptError, PromptTooLong, shown};
 
 const MESSAGES_MAX: usize = 16_384;
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
@@ -50,7 +50,63 @@ fn check_one(index: usize, message: Value) -> Result<Value, PromptError> {
         message.insert("role".into(), "system".into());
     }
     check_content(&at, &role, &message)?;
+    check_tool_calls(&format!("{at}.tool_calls"), message.get("tool_calls"))?;
     Ok(Value::Object(message))
+}
+
+/// Checks the calls of an assistant's turn: their names, and arguments as JSON in a text or as a
+/// map. What else they hold is the template's.
+fn check_tool_calls(field: &str, calls: Option<&Value>) -> Result<(), PromptError> {
+    let calls = match calls {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Array(calls)) => calls,
+        Some(other) => return Err(PromptError::wrong_type(field, "an array", other)),
+    };
+    for (index, call) in calls.iter().enumerate() {
+        let at = format!("{field}[{index}]");
+        if !call.is_object() {
+            return Err(PromptError::wrong_type(&at, "an object", call));
+        }
+        optional_text(&format!("{at}.id"), &call["id"])?;
+        match &call["type"] {
+            Value::Null => {}
+            kind if kind == "function" => {}
+            kind => {
+                let message = format!("'{at}.type' must be \"function\", and is {}", shown(kind));
+                return Err(PromptError::new(format!("{at}.type"), message));
+            }
+        }
+        let at = format!("{at}.function");
+        let function = match &call["function"] {
+            Value::Object(function) => function,
+            Value::Null => return Err(PromptError::new(&at, format!("'{at}' is missing"))),
+            other => return Err(PromptError::wrong_type(&at, "an object", other)),
+        };
+        let name = format!("{at}.name");
+        match function.get("name") {
+            Some(Value::String(text)) if !text.is_empty() => {}
+            None => return Err(PromptError::new(&name, format!("'{name}' is missing"))),
+            Some(Value::String(_)) => {
+                return Err(PromptError::new(&name, format!("'{name}' is empty")));
+            }
+            Some(other) => return Err(PromptError::wrong_type(&name, "a string", other)),
+        }
+        match function.get("arguments") {
+            None | Some(Value::Null | Value::String(_) | Value::Object(_)) => {}
+            Some(other) => {
+                let field = format!("{at}.arguments");
+                return Err(PromptError::wrong_type(&field, "a string of JSON", other));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn optional_text(field: &str, value: &Value) -> Result<(), PromptError> {
+    match value {
+        Value::Null | Value::String(_) => Ok(()),
+        other => Err(PromptError::wrong_type(field, "a string", other)),
+    }
 }
 
 fn check_content(at: &str, role: &str, message: &Map<String, Value>) -> Result<(), PromptError> {
@@ -161,5 +217,45 @@ impl PromptMaker<'_> {
         let encoding = self.encode(&rendered.text, false, "messages")?;
         let map = PromptMap::new(&rendered, &encoding);
         Ok((encoding, map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::check_messages;
+
+    fn with_calls(calls: &Value) -> Result<Vec<Value>, crate::PromptError> {
+        check_messages(Some(vec![json!({"role": "assistant", "tool_calls": calls})]))
+    }
+
+    #[test]
+    fn the_field_of_a_call_at_fault_is_named() {
+        let call = |function: Value| json!([{"id": "1", "type": "function", "function": function}]);
+        let cases = [
+            (json!(1), ""),
+            (json!("x"), ""),
+            (json!({}), ""),
+            (json!([1]), "[0]"),
+            (json!([{}]), "[0].function"),
+            (json!([{"id": 1, "function": {"name": "f"}}]), "[0].id"),
+            (json!([{"type": "custom", "function": {"name": "f"}}]), "[0].type"),
+            (call(json!("f")), "[0].function"),
+            (call(json!({})), "[0].function.name"),
+            (call(json!({"name": ""})), "[0].function.name"),
+            (call(json!({"name": 1})), "[0].function.name"),
+            (call(json!({"name": "f", "arguments": [1]})), "[0].function.arguments"),
+        ];
+        for (calls, place) in cases {
+            let error = with_calls(&calls).expect_err(place);
+            assert_eq!(error.field, format!("messages[0].tool_calls{place}"), "{calls}");
+            assert!(error.message.contains(&error.field), "{error}");
+        }
+        for arguments in [json!(null), json!("{}"), json!({"a": 1})] {
+            assert!(with_calls(&call(json!({"name": "f", "arguments": arguments}))).is_ok());
+        }
+        assert!(with_calls(&json!(null)).is_ok());
+        assert!(with_calls(&json!([])).is_ok());
     }
 }

@@ -38,5 +38,5 @@ pub use excerpt::Excerpt;
 pub use hint::Hint;
 pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
 pub use text_prompt::{TextPrompt, token_ids};
-pub use tools::check_tools;
+pub use tools::{check_tool_choice, check_tools};
 pub use verdict::{complete, why};

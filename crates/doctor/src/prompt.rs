@@ -9,7 +9,7 @@ use crate::anthropic;
 use crate::conversation::{PromptMaker, check_messages};
 use crate::error::{PromptError, check_length};
 use crate::text_prompt::TextPrompt;
-use crate::tools::check_tools;
+use crate::tools::{check_tool_choice, check_tools};
 
 /// A longer file is refused, as the server refuses a longer body.
 pub const PROMPT_BYTES_MAX: usize = 16 << 20;
@@ -64,7 +64,9 @@ impl Prompt {
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|error| PromptError::new("", format!("it is not UTF-8: {error}")))?;
-        let prompt = match body(name, text)? {
+        // Some editors put a mark before a text; a request begins behind it.
+        let unmarked = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let prompt = match body(name, unmarked)? {
             Some(body) => Prompt::of_body(name, body, maker)?,
             None => {
                 let tokens = TextPrompt::Text(text.to_owned()).encode(maker)?;
@@ -95,6 +97,7 @@ impl Prompt {
         mut body: Map<String, Value>,
         maker: PromptMaker<'_>,
     ) -> Result<Prompt, PromptError> {
+        let is_chat = body.contains_key("messages");
         // As the server does: a field that is null counts as absent.
         body.retain(|_, value| !value.is_null());
         let salt = match body.remove("cache_salt") {
@@ -103,10 +106,11 @@ impl Prompt {
             Some(other) => return Err(PromptError::wrong_type("cache_salt", "a string", &other)),
         };
         let use_cache = boolean(&mut body, "cache_prompt")?.unwrap_or(true);
-        let prompt = if !body.contains_key("messages") {
-            completion(name, body, maker)?
-        } else {
+        // One whose messages are null and that has no prompt lacks its messages.
+        let prompt = if body.contains_key("messages") || is_chat && !body.contains_key("prompt") {
             chat(name, body, maker)?
+        } else {
+            completion(name, body, maker)?
         };
         let namespace = salt.as_deref().map_or_else(Namespace::default, Namespace::from_salt);
         Ok(Prompt { namespace, use_cache, ..prompt })
@@ -121,6 +125,9 @@ fn body(name: &str, text: &str) -> Result<Option<Map<String, Value>>, PromptErro
     let problem = match serde_json::from_str(text) {
         Ok(Value::Object(body)) if is_request(&body) => return Ok(Some(body)),
         _ if !must_be => return Ok(None),
+        Ok(Value::Object(body)) if body.contains_key("input") => {
+            "it is a Responses API body; 'messages' or 'prompt' are read".to_owned()
+        }
         Ok(Value::Object(_)) => "it has neither 'messages' nor 'prompt'".to_owned(),
         Ok(_) => "it is not a JSON object".to_owned(),
         Err(error) => format!("it is not JSON: {error}"),
@@ -178,6 +185,7 @@ fn chat(
         Some(other) => return Err(PromptError::wrong_type("tools", "an array", &other)),
     };
     let tools = check_tools(tools)?;
+    check_tool_choice(&body.remove("tool_choice").unwrap_or_default())?;
     let (encoding, map) = maker.chat(&messages, tools.as_ref(), &variables)?;
     fits(&encoding.ids, 1, maker, "messages")?;
     Ok(Prompt { map: Some(map), ..Prompt::plain(name, shape, encoding.ids) })

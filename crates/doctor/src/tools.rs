@@ -24,6 +24,29 @@ pub fn check_tools(tools: Option<Vec<Value>>) -> Result<Option<Value>, PromptErr
     Ok(Some(Value::from(tools)))
 }
 
+/// Checks what a `tool_choice` of OpenAI's or Anthropic's clients is, not whether it can be
+/// followed.
+///
+/// # Errors
+/// [`PromptError`] that says what it may be.
+pub fn check_tool_choice(choice: &Value) -> Result<(), PromptError> {
+    let known = match choice {
+        Value::Null => true,
+        Value::String(word) => ["none", "auto", "required"].contains(&word.as_str()),
+        Value::Object(choice) => choice.get("type").is_some_and(Value::is_string),
+        _ => false,
+    };
+    if known {
+        return Ok(());
+    }
+    let found = shown(choice);
+    let message = format!(
+        "'tool_choice' must be \"none\", \"auto\", \"required\" or an object with a type, and is \
+         {found}"
+    );
+    Err(PromptError::new("tool_choice", message))
+}
+
 fn check_one(index: usize, tool: &Value) -> Result<(), PromptError> {
     let at = format!("tools[{index}]");
     let Value::Object(tool) = tool else {
@@ -78,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::check_tools;
+    use super::{check_tool_choice, check_tools};
 
     fn tool(function: Value) -> Value {
         json!({"type": "function", "function": function})
@@ -128,6 +151,19 @@ mod tests {
             let checked = check_tools(Some(tools)).expect("sound").expect("tools");
             // As text, since objects are equal in any order.
             prop_assert_eq!(checked.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_a_choice_may_be_is_said() {
+        let function = json!({"type": "function", "function": {"name": "f"}});
+        for choice in [json!(null), json!("none"), json!("required"), function] {
+            assert!(check_tool_choice(&choice).is_ok(), "{choice}");
+        }
+        for choice in [json!(5), json!([]), json!({}), json!("x"), json!({"type": 1})] {
+            let error = check_tool_choice(&choice).expect_err("no choice");
+            assert_eq!(error.field, "tool_choice");
+            assert!(error.message.contains("\"none\", \"auto\", \"required\""), "{error}");
         }
     }
 

@@ -92,6 +92,7 @@ impl ChatCall {
 fn take_tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     let tools = fields.array("tools")?.filter(|tools| !tools.is_empty());
     let choice = fields.value("tool_choice");
+    doctor::check_tool_choice(choice.as_ref().unwrap_or(&Value::Null))?;
     let is = |word: &str| choice.as_ref().is_some_and(|choice| choice == word);
     let what = "calling tools does not work yet; with \"tool_choice\": \"none\" tools are put \
                 into the prompt, and the answer is text";
