@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::quoted::visible;
 use crate::terminal::say;
 
 /// What went wrong, and the exit code that says so.
@@ -37,7 +38,7 @@ impl Failure {
             Self::Usage(message) => (message, 2),
         };
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        say(format_args!("{red}error{red:#}: {message}"));
+        say(format_args!("{red}error{red:#}: {}", visible(&message)));
         ExitCode::from(code)
     }
 }

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::quoted::visible;
+
 /// Columns where the output is no terminal.
 const WIDTH_PIPED: usize = 80;
 /// Narrower and wider terminals are written to as if they were so.
@@ -54,10 +56,11 @@ impl Screen {
         Self { width: width.clamp(*WIDTH_RANGE.start(), *WIDTH_RANGE.end()), unicode }
     }
 
-    /// `text` in the characters that can be shown.
+    /// `text`, wherever it is from, in the characters that can be shown. It holds no colours.
     pub(crate) fn text(&self, text: &str) -> String {
+        let text = visible(text);
         if self.unicode {
-            return text.to_owned();
+            return text.into_owned();
         }
         let mut plain = String::with_capacity(text.len());
         for character in text.chars() {

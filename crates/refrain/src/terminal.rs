@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bytes;
 use crate::cli::{OutputArguments, When};
+use crate::quoted::visible;
 
 /// Without a bar, long work says every ten seconds how far it is.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -36,7 +37,7 @@ impl Terminal {
     pub(crate) fn status(&self, verb: &str, text: &str) {
         if !self.quiet {
             let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-            say(format_args!("{green}{verb:>12}{green:#} {text}"));
+            say(format_args!("{green}{verb:>12}{green:#} {}", visible(text)));
         }
     }
 
@@ -44,7 +45,7 @@ impl Terminal {
     pub(crate) fn dim(&self, text: &str) {
         if !self.quiet {
             let dim = Style::new().dimmed();
-            say(format_args!("{dim}{text}{dim:#}"));
+            say(format_args!("{dim}{}{dim:#}", visible(text)));
         }
     }
 
@@ -136,7 +137,7 @@ impl Work {
     /// How far the work is, often: a bar shows it at once, a line every ten seconds.
     pub(crate) fn tell(&self, text: impl Fn() -> String) {
         if let Some(bar) = self.bar() {
-            bar.set_message(text());
+            bar.set_message(visible(&text()).into_owned());
         }
         self.line(text);
     }
@@ -155,17 +156,18 @@ impl Work {
             && said.elapsed() >= LINE_EVERY
         {
             *said = Instant::now();
-            say(format_args!("{:>12} {}", self.verb, text()));
+            say(format_args!("{:>12} {}", self.verb, visible(&text())));
         }
     }
 
     /// What is being done now, with a verb of its own: "verifying the checksum".
     pub(crate) fn stage(&self, text: &str) {
         match self.bar() {
-            Some(bar) => bar.set_message(text.to_owned()),
+            Some(bar) => bar.set_message(visible(text).into_owned()),
             None if self.quiet => {}
             None => {
-                let (verb, rest) = text.split_once(' ').unwrap_or((self.verb, text));
+                let text = visible(text);
+                let (verb, rest) = text.split_once(' ').unwrap_or((self.verb, &text));
                 let mut letters = verb.chars();
                 let first = letters.next().map(|letter| letter.to_ascii_uppercase());
                 let verb: String = first.into_iter().chain(letters).collect();

@@ -1,13 +1,15 @@
 //! Questions to the engine from the terminal, and their answers.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use engine::{Engine, Event, Events, FinishReason, Request, Sampling, Timings, TokenCounts};
 use package::{ChatRequest, Encoding, Package, PromptMap, Rendered};
 use serde_json::{Map, Value, json};
 
 use crate::cli::RunArguments;
 use crate::failure::Failure;
+use crate::quoted::answered;
 use crate::terminal::Work;
 use crate::words::counted;
 
@@ -101,12 +103,16 @@ pub(super) async fn answer(
         done: None,
     };
     let mut out = anstream::stdout();
+    let colored = AutoStream::choice(&std::io::stdout()) == ColorChoice::Always;
+    let watched = colored || std::io::stdout().is_terminal();
     while let Some(event) = next(&mut events, &mut answer).await {
         match event {
             Event::Delta { text, tokens, .. } => {
                 match work {
                     None => {
-                        write!(out, "{text}")?;
+                        // What is piped is data; a terminal acts on some of it.
+                        let shown = if watched { answered(&text) } else { (&*text).into() };
+                        write!(out, "{shown}")?;
                         out.flush()?;
                     }
                     Some(work) => work.tell(|| counted(answer.token_ids.len(), "token")),

@@ -13,7 +13,7 @@ use crate::bytes;
 use crate::cli::InfoArguments;
 use crate::failure::Failure;
 use crate::loading;
-use crate::quoted::quoted;
+use crate::quoted::{quoted, visible};
 use crate::screen::Screen;
 use crate::terminal::Terminal;
 use crate::words::counted;
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &InfoArguments, terminal: &Terminal) -> Result<(), 
         return Ok(());
     }
     line(&mut out, "model", &package.name)?;
-    write_path(&mut out, &package.path.display().to_string())?;
+    write_path(&mut out, &visible(&package.path.display().to_string()))?;
     line(&mut out, "licence", package.license.as_deref().unwrap_or("not stated"))?;
     write_config(&mut out, &package.config)?;
     write_text(&mut out, &package)?;

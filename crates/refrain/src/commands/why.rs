@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
         writeln!(out, "{document}")?;
         return Ok(());
     }
-    let report = Report { verdict: &verdict, excerpt, hint, tokenizer: &text.tokenizer };
+    let apart = first.namespace != second.namespace;
+    let report = Report { verdict: &verdict, excerpt, hint, tokenizer: &text.tokenizer, apart };
     report.write(&mut out)?;
     Ok(())
 }
@@ -100,6 +101,8 @@ struct Report<'a> {
     excerpt: Option<Excerpt>,
     hint: Option<Hint>,
     tokenizer: &'a Tokenizer,
+    /// Whether the prompts are in different namespaces.
+    apart: bool,
 }
 
 impl Report<'_> {
@@ -135,6 +138,9 @@ impl Report<'_> {
         }
         if let Some(hint) = self.hint {
             line(out, "hint", hint.advice())?;
+        }
+        if self.apart {
+            line(out, "salts", "cache_salt differs: nothing is shared between salts")?;
         }
         line(out, "note", NOTE)
     }

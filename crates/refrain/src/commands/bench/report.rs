@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::run::{LIMIT, OURS, Run, Spread, Test};
 use crate::failure::Failure;
+use crate::quoted::visible;
 
 /// All runs of one test of one model at one number of threads.
 struct Line<'a> {
@@ -50,7 +51,7 @@ pub(super) fn write(runs: &[Run], limits: &[Limits], as_json: bool) -> Result<()
     for line in &lines {
         if several && line.model != model {
             model = line.model;
-            writeln!(out, "{model}")?;
+            writeln!(out, "{}", visible(model))?;
         }
         line.write(&mut out)?;
     }
@@ -139,6 +140,7 @@ impl<'a> Line<'a> {
             write!(out, "{:>8.0}%", 100.0 * ours.median / limit)?;
         }
         for Rival { program, setting, spread } in &self.peers {
+            let (program, setting) = (visible(program), visible(setting));
             let ratio = self.test.unit().ratio(ours.median, spread.median);
             write!(out, "  {program} {:.1} ({setting}): {ratio:.2}x", spread.median)?;
         }

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::Path;
 
 use engine::EngineOptions;
-use engine::trace::{Options, Tensor, TensorName, Trace, trace};
+use engine::trace::{Options, Step, Tensor, TensorName, Trace, trace};
 use package::Package;
 use serde::Serialize;
 use serde_json::json;
@@ -65,20 +65,46 @@ pub(crate) fn run(arguments: &TraceArguments, terminal: &Terminal) -> Result<(),
     if let Some(path) = &arguments.save {
         save(path, &tensors, &trace, &package, terminal)?;
     }
-    if let Some(contents) = reference {
-        return report_comparison(arguments, &selections, &tensors, contents);
+    let shown = match reference {
+        Some(contents) => report_comparison(arguments, &selections, &tensors, contents),
+        None => show(arguments, &selections, &tensors, &trace, &package),
+    };
+    match (shown, damage(&trace)) {
+        (Ok(()) | Err(Failure::CheckFailed), Some(problem)) => Err(Failure::Failed(problem)),
+        (shown, _) => shown,
     }
+}
+
+/// What is wrong with the numbers, if the logits are none: where that begins.
+fn damage(trace: &Trace) -> Option<String> {
+    let sound = |step: &&Step| step.stats.sum.is_finite();
+    trace.steps.iter().rfind(|step| step.name == "logits").filter(|step| !sound(step))?;
+    let first = trace.steps.iter().find(|step| !sound(step))?;
+    Some(format!(
+        "the model's logits are not numbers; the weights are damaged: the first tensor that is not \
+         finite is {}",
+        first.name
+    ))
+}
+
+fn show(
+    arguments: &TraceArguments,
+    selections: &[Selection],
+    tensors: &[Tensor],
+    trace: &Trace,
+    package: &Package,
+) -> Result<(), Failure> {
     let screen = Screen::detect();
     match (arguments.json, selections.is_empty()) {
-        (true, true) => print(&trace),
-        (true, false) => print(&Document::new(&tensors)),
+        (true, true) => print(trace),
+        (true, false) => print(&Document::new(tensors)),
         (false, true) => {
             let detected = || arguments.lang.unwrap_or_else(Language::detect);
             let language = (arguments.explain || arguments.lang.is_some()).then(detected);
-            Ok(walk::draw(screen, &trace, &package, arguments.rows, language)?)
+            Ok(walk::draw(screen, trace, package, arguments.rows, language)?)
         }
         // What is in a file is not shown too.
-        (false, false) => Ok(report::tensors(screen, &tensors, arguments.save.is_none())?),
+        (false, false) => Ok(report::tensors(screen, tensors, arguments.save.is_none())?),
     }
 }
 
