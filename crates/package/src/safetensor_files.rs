@@ -19,7 +19,7 @@ const FILES_MAX: usize = 1024;
 #[non_exhaustive]
 pub enum SafeTensorsError {
     /// A file cannot be read.
-    #[error("cannot read {path}: {error}", path = path.display())]
+    #[error("cannot read {}: {error}", name(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum SafeTensorsError {
         error: std::io::Error,
     },
     /// A file is not sound safetensors.
-    #[error("{path} is not a sound safetensors file: {problem}", path = path.display())]
+    #[error("{} is not a sound safetensors file: {problem}", name(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -48,13 +48,16 @@ pub enum SafeTensorsError {
         dtype: String,
     },
     /// No weights in the directory.
-    #[error("{path} has no model.safetensors{hint}", path = path.display())]
+    #[error("it has no model.safetensors{hint}")]
     NotFound {
-        /// The directory.
-        path: PathBuf,
         /// What to do about it, where that is known.
         hint: &'static str,
     },
+}
+
+/// A file without its directory, which whoever opens the package names.
+fn name(path: &Path) -> std::path::Display<'_> {
+    Path::new(path.file_name().unwrap_or(path.as_os_str())).display()
 }
 
 /// All tensors of a model that is stored as safetensors.
@@ -90,7 +93,7 @@ impl SafeTensorFiles {
         } else {
             ""
         };
-        Err(SafeTensorsError::NotFound { path: directory.to_owned(), hint })
+        Err(SafeTensorsError::NotFound { hint })
     }
 
     /// Parses one file that is in memory already; for tests and fuzzing.
