@@ -6,6 +6,7 @@ import select
 import subprocess
 
 from harness import BINARY, command, document
+from models import LAYERS
 
 # A row's number, its needs, and what became of it.
 ROW = re.compile(r"^ *(\d+) ([WTCRSDX-]+) +(ok|not ok|not run) ")
@@ -44,8 +45,8 @@ def test_the_document_says_what_was_seen_and_what_was_noticed(distilgpt2):
     assert [test["caught"] for test in report["self_tests"]] == [True] * 5
 
 
-def test_weights_that_are_not_distilgpt2s_are_told_from_them(gpt2):
-    done = command("check", "article", str(gpt2), "--distilgpt2", str(gpt2), check=3)
+def test_weights_that_are_not_distilgpt2s_are_told_from_them(gpt2, distilgpt2):
+    done = command("check", "article", str(gpt2), "--distilgpt2", str(distilgpt2), check=3)
     rows = [found.groups() for line in done.stdout.splitlines() if (found := ROW.match(line))]
     assert [int(number) for number, _, what in rows if what == "not ok"] == [30, 71, 72, 101, 103]
     assert "NOT ok" in done.stdout
@@ -78,3 +79,9 @@ def test_what_another_model_does_is_said_and_nothing_is_cut(default_model):
     for section in text.split("\n\n"):
         assert section.count("the model is a llama") <= 1
     assert text.count("noticed  ") == 5 and "each must be noticed" in text
+
+
+def test_a_model_of_another_shape_is_refused_as_distilgpt2(gpt2):
+    done = command("check", "article", str(gpt2), "--distilgpt2", str(gpt2), check=1)
+    assert done.stdout == ""
+    assert f"{gpt2} is not DistilGPT-2: the model has {LAYERS} layers, not 6" in done.stderr

@@ -44,12 +44,18 @@ pub enum Progress<'a> {
 /// `progress` is told of each section, in order, as soon as it is done.
 ///
 /// # Errors
-/// A model that cannot be loaded or served; whatever the rows find is in the report.
+/// A model that cannot be loaded or served, or real weights that are another model's; whatever the
+/// rows find is in the report.
 pub fn check_article(
     package: &Arc<Package>,
     options: &ArticleOptions,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<ArticleReport, ArticleError> {
+    if let Some(real) = &options.real {
+        has_the_shape(&real.config)
+            .and_then(|()| has_the_vocabulary(&real.tokenizer))
+            .map_err(|stop| not_distilgpt2(real, stop))?;
+    }
     progress(Progress::Work("the package, and what the model computes"));
     let mut known = model_rows(package, options)?;
     progress(Progress::Work("a server on the model"));
@@ -96,7 +102,9 @@ fn model_rows(
     let mut subject = Subject::load(package, options.threads)?;
     let mut real = match &options.real {
         Some(real) => Real::Other(Box::new(Subject::load(real, options.threads)?)),
-        None if real::is_meant_to_be(package) => Real::TheModel,
+        None if has_the_shape(&package.config).is_ok() && real::is_meant_to_be(package) => {
+            Real::TheModel
+        }
         None => Real::Absent,
     };
     let mut rows = BTreeMap::new();
@@ -107,6 +115,14 @@ fn model_rows(
         }
     }
     Ok(rows)
+}
+
+fn not_distilgpt2(package: &Package, stop: Stop) -> ArticleError {
+    let problem = match stop {
+        Stop::NotRun(reason) => reason,
+        Stop::Different { what, expected, found } => format!("{what}: {found}, not {expected}"),
+    };
+    ArticleError::NotDistilGpt2 { path: package.path.clone(), problem }
 }
 
 /// Where DistilGPT-2's real weights are.

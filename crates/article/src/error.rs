@@ -1,5 +1,7 @@
 //! Why the rows cannot be checked.
 
+use std::path::PathBuf;
+
 /// Why the rows cannot be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,14 @@ pub enum ArticleError {
     /// No port can be listened at, or no thread started.
     #[error("a server cannot be started: {0}")]
     Server(#[from] std::io::Error),
+    /// What was given as DistilGPT-2's real weights is another model.
+    #[error("{path} is not DistilGPT-2: {problem}", path = path.display())]
+    NotDistilGpt2 {
+        /// What was given.
+        path: PathBuf,
+        /// What is different.
+        problem: String,
+    },
     /// The prompt is too short or too long for this model.
     #[error("the prompt has {tokens} tokens in this model's vocabulary, which {problem}")]
     Prompt {
