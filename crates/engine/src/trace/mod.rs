@@ -58,7 +58,10 @@ pub enum TraceError {
         tokens: usize,
     },
     /// More positions than the model has, or more steps than are traced.
-    #[error("{prompt} tokens and {decode} decode steps: {most} steps are possible")]
+    #[error(
+        "{decode} decode steps do not fit after the prompt's {prompt} tokens, but {most} at most: \
+         shorten the prompt or lower --decode"
+    )]
     Decode {
         /// Tokens of the prompt.
         prompt: usize,
@@ -73,7 +76,7 @@ pub enum TraceError {
         /// What was asked for.
         what: &'static str,
         /// Its number.
-        asked: i64,
+        asked: i128,
         /// How many there are.
         count: usize,
     },
@@ -149,17 +152,16 @@ fn check(config: &Config, tokens: usize, options: &Options) -> Result<Spot, Trac
     if options.decode > most {
         return Err(TraceError::Decode { prompt: tokens, decode: options.decode, most });
     }
-    let present = |what, asked: i64, count: usize| match usize::try_from(asked) {
+    let present = |what, asked: i128, count: usize| match usize::try_from(asked) {
         Ok(index) if index < count => Ok(index),
         _ => Err(TraceError::Absent { what, asked, count }),
     };
-    let index = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    let query = match options.query {
-        asked if asked < 0 && index(tokens) + asked >= 0 => index(tokens) + asked,
-        asked => asked,
+    let query = match (i128::from(options.query), tokens as i128) {
+        (asked, tokens) if asked < 0 && tokens + asked >= 0 => tokens + asked,
+        (asked, _) => asked,
     };
-    let layer = present("layer", index(options.layer), config.layers)?;
-    let head = present("head", index(options.head), config.heads)?;
+    let layer = present("layer", options.layer as i128, config.layers)?;
+    let head = present("head", options.head as i128, config.heads)?;
     let kv_head = head / (config.heads / config.kv_heads);
     Ok(Spot { layer, head, kv_head, query: present("token", query, tokens)? })
 }
