@@ -138,6 +138,8 @@ COLOURS = [
     ({"NO_COLOR": ""}, [], True),
     ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, [], False),
     ({"TERM": "dumb", "CLICOLOR_FORCE": "1"}, [], True),
+    ({"TERM": "dumb", "CLICOLOR_FORCE": "0"}, [], False),
+    ({"CLICOLOR_FORCE": "0"}, [], True),
     ({"NO_COLOR": "1"}, ["--color", "always"], True),
     ({"FORCE_COLOR": "1"}, ["--color=never"], False),
 ]
@@ -156,6 +158,9 @@ def test_a_pipe_is_not_coloured_unless_asked(default_model):
         return command("info", *flags, env=environment(**variables)).stdout
 
     assert not ESCAPE.search(piped())
+    for no in ["", "0", "false"]:
+        assert not ESCAPE.search(piped(CLICOLOR_FORCE=no))
+        assert not ESCAPE.search(command("--help", env=environment(CLICOLOR_FORCE=no)).stdout)
     for coloured in [piped("--color", "always"), piped(FORCE_COLOR="1"), piped(CLICOLOR_FORCE="1")]:
         assert ESCAPE.search(coloured)
         assert ESCAPE.sub("", coloured) == piped()
@@ -205,10 +210,12 @@ def test_a_reader_that_goes_away_is_no_failure(default_model, words):
 
 
 def test_a_full_disk_is_a_failure(default_model):
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        done = subprocess.run([BINARY, "info"], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1
-    assert "error: No space left" in done.stderr
+    every = [["--help"], ["trace", "-h"], ["--version"], ["completions", "bash"], ["man"]]
+    for words in [["info"], *every]:
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([BINARY, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert "error: No space left" in done.stderr
 
 
 def test_quiet_says_nothing_but_errors(default_model):
@@ -306,10 +313,31 @@ def test_an_interrupted_answer_ends_with_130(default_model):
         session.type("\x03")
         assert session.finish() == 130
         assert "panicked" not in session.screen
-    with Session("check", "exact") as session:
-        session.wait_for("prefix")
-        session.type("\x03")
-        assert session.finish() == 130
+
+
+def catches_interruptions(process: subprocess.Popen) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = int(re.search(r"SigCgt:\s+(\w+)", status).group(1), 16)
+    return bool(caught & 1 << signal.SIGINT - 1)
+
+
+@pytest.mark.parametrize("words", [["check", "exact"], ["check", "article"], ["trace"], ["bench"]])
+def test_every_interrupted_command_ends_with_130(default_model, tmp_path, words):
+    if words == ["trace"]:
+        # Nobody writes to the pipe that it is to read.
+        os.mkfifo(tmp_path / "pipe.json")
+        words = ["trace", "-p", "Hi", "--compare", str(tmp_path / "pipe.json")]
+    process = subprocess.Popen(
+        [BINARY, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        while not catches_interruptions(process):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    # Not by the signal, which would be -2.
+    assert process.returncode == 130
+    assert "panicked" not in said
 
 
 def test_a_chat_on_a_terminal(default_model):

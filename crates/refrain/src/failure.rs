@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::interrupt;
 use crate::quoted::visible;
 use crate::terminal::say;
 
@@ -33,7 +34,7 @@ impl Failure {
         let (message, code) = match self {
             Self::OutputClosed => return ExitCode::SUCCESS,
             Self::CheckFailed => return ExitCode::from(3),
-            Self::Interrupted => return ExitCode::from(130),
+            Self::Interrupted => return ExitCode::from(interrupt::EXIT_CODE),
             Self::Failed(message) => (message, 1),
             Self::Usage(message) => (message, 2),
         };

@@ -6,12 +6,14 @@ mod commands;
 mod examples;
 mod explain;
 mod failure;
+mod interrupt;
 mod loading;
 mod quoted;
 mod screen;
 mod terminal;
 mod usage;
 mod values;
+mod whole_file;
 mod words;
 
 use std::process::ExitCode;
@@ -19,7 +21,11 @@ use std::process::ExitCode;
 use cli::Command;
 
 fn main() -> ExitCode {
-    let cli = usage::parse();
+    let cli = match usage::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    interrupt::watch();
     let terminal = terminal::Terminal::new(&cli.output);
     let result = match cli.command {
         Command::Serve(arguments) => commands::serve::run(&arguments, &terminal),

@@ -84,18 +84,26 @@ impl Terminal {
 }
 
 /// Whether streams are coloured: by the value of `--color`, else by the variables that are usual;
-/// `Auto` leaves it to whether a stream is a terminal.
+/// `Auto` leaves it to whether a stream is a terminal. `terminals` says whether both are.
 pub(crate) fn color_choice(
     flag: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,
+    terminals: bool,
 ) -> ColorChoice {
+    let said = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let set = |name: &str| is_set(variable(name).as_deref());
     match flag {
         Some("always") => ColorChoice::Always,
         Some("never") => ColorChoice::Never,
-        _ if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) => ColorChoice::Never,
+        _ if said("NO_COLOR") => ColorChoice::Never,
         _ if set("CLICOLOR_FORCE") || set("FORCE_COLOR") => ColorChoice::Always,
         _ if variable("TERM").as_deref() == Some("dumb") => ColorChoice::Never,
+        // `Auto` colours whatever the variable's value is, also where it says no.
+        _ if said("CLICOLOR_FORCE") => match variable("CLICOLOR").as_deref() {
+            Some("0") => ColorChoice::Never,
+            _ if terminals => ColorChoice::Always,
+            _ => ColorChoice::Never,
+        },
         _ => ColorChoice::Auto,
     }
 }
@@ -191,12 +199,14 @@ mod tests {
 
     #[test]
     fn the_strongest_word_on_colours_counts() {
-        let choice = |flag, variables: &[(&str, &str)]| {
-            color_choice(flag, |name| {
+        let shown = |flag, variables: &[(&str, &str)], terminals| {
+            let variable = |name: &str| {
                 let found = variables.iter().find(|(key, _)| *key == name);
                 found.map(|(_, value)| (*value).to_owned())
-            })
+            };
+            color_choice(flag, variable, terminals)
         };
+        let choice = |flag, variables: &[(&str, &str)]| shown(flag, variables, true);
         let (auto, always, never) = (ColorChoice::Auto, ColorChoice::Always, ColorChoice::Never);
         assert_eq!(choice(None, &[]), auto);
         assert_eq!(choice(Some("auto"), &[("TERM", "xterm")]), auto);
@@ -205,7 +215,12 @@ mod tests {
         assert_eq!(choice(None, &[("NO_COLOR", "")]), auto);
         assert_eq!(choice(None, &[("FORCE_COLOR", "1"), ("TERM", "dumb")]), always);
         assert_eq!(choice(None, &[("CLICOLOR_FORCE", "1")]), always);
-        assert_eq!(choice(None, &[("CLICOLOR_FORCE", "0"), ("FORCE_COLOR", "")]), auto);
+        assert_eq!(choice(None, &[("CLICOLOR_FORCE", ""), ("FORCE_COLOR", "")]), auto);
+        for no in ["0", "false"] {
+            let no = [("CLICOLOR_FORCE", no)];
+            assert_eq!((shown(None, &no, false), shown(None, &no, true)), (never, always));
+            assert_eq!(shown(None, &[no[0], ("CLICOLOR", "0")], true), never);
+        }
         assert_eq!(choice(None, &[("NO_COLOR", "1"), ("FORCE_COLOR", "1")]), never);
         assert_eq!(choice(Some("always"), &[("NO_COLOR", "1"), ("TERM", "dumb")]), always);
         assert_eq!(choice(Some("never"), &[("FORCE_COLOR", "1")]), never);

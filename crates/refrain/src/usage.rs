@@ -1,6 +1,8 @@
 //! The command line as clap is told it: its help, its colours, and what is said of a wrong value.
 
 use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
 
 use anstream::ColorChoice;
 use clap::error::{ContextKind, ContextValue, Error};
@@ -8,6 +10,7 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
 use crate::examples;
+use crate::failure::Failure;
 use crate::screen::Screen;
 use crate::terminal;
 
@@ -22,10 +25,14 @@ const TEMPLATE: &str = "\
 
 {all-args}{after-help}";
 
-/// The flags of this run; help and usage errors end it.
-pub(crate) fn parse() -> Cli {
+/// The flags of this run; or, once help or a usage error is printed, the exit code.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let color = terminal::color_choice(color_flag(&words), |name| std::env::var(name).ok());
+    let color = terminal::color_choice(
+        color_flag(&words),
+        |name| std::env::var(name).ok(),
+        std::io::stdout().is_terminal() && std::io::stderr().is_terminal(),
+    );
     color.write_global();
     let short = words.iter().any(|word| word == "-h");
     let mut command = command_to_show(short).color(match color {
@@ -37,10 +44,19 @@ pub(crate) fn parse() -> Cli {
         .clone()
         .try_get_matches_from(&words)
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-    parsed.unwrap_or_else(|error| {
+    parsed.map_err(|error| {
         command.build();
-        name_the_variable(error, &command, &words).exit()
+        print(&name_the_variable(error, &command, &words))
     })
+}
+
+/// Prints help or an error. Help that could not be written is no success.
+fn print(error: &Error) -> ExitCode {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(problem) if !error.use_stderr() => Failure::from(problem).report(),
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1)),
+    }
 }
 
 /// The whole command line; `short` leaves out what only `--help` has room for.

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use crate::bytes;
 use crate::cli::ServeArguments;
 use crate::failure::Failure;
+use crate::interrupt::{self, Handler};
 use crate::loading::{self, Loaded};
 use crate::terminal::{Terminal, say};
 
@@ -79,6 +80,7 @@ async fn answer(
         template_date: arguments.template_date.clone(),
     };
     let engine = loaded.engine.clone();
+    let _handler = Handler::new();
     server::serve(listener, loaded.engine, loaded.package, options, interrupted()).await;
     engine.shutdown();
     Ok(())
@@ -97,7 +99,7 @@ async fn interrupted() {
     say(format_args!("finishing what runs; interrupt again to stop at once"));
     tokio::spawn(async {
         if signal().await.is_ok() {
-            std::process::exit(130);
+            std::process::exit(i32::from(interrupt::EXIT_CODE));
         }
     });
 }
