@@ -132,19 +132,21 @@ def test_chat_renders_the_template(default_model):
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
-        (["--layer", "7"], 1, "no layer 7"),
-        (["--head", "9"], 1, "no head 9"),
-        (["--query", "-9"], 1, "no token -9"),
-        (["--decode", "5000"], 1, "steps are possible"),
+        (["--layer", "7"], 2, "no layer 7"),
+        (["--layer", str(2**64 - 1)], 2, f"no layer {2**64 - 1}"),
+        (["--head", "9"], 2, "no head 9"),
+        (["--query", "-9"], 2, "no token -9"),
+        (["--query", str(-(2**63))], 2, f"no token {-(2**63)}"),
+        (["--decode", "5000"], 2, "shorten the prompt or lower --decode"),
         (["--top", "0"], 2, "--top"),
-        (["--chat"], 1, "no chat template"),
+        (["--chat"], 2, "no chat template"),
     ],
 )
 def test_what_cannot_be_shown_is_said(gpt2, options, status, said):
     done = command("trace", str(gpt2), "-p", PROMPT, *options, check=status)
     assert done.stdout == ""
     assert said in done.stderr
-    command("trace", str(gpt2), "-p", "", check=1)
+    command("trace", str(gpt2), "-p", "", check=2)
 
 
 def test_quiet_prints_nothing_but_the_document(gpt2):

@@ -119,7 +119,7 @@ fn model_rows(
 
 fn not_distilgpt2(package: &Package, stop: Stop) -> ArticleError {
     let problem = match stop {
-        Stop::NotRun(reason) => reason,
+        Stop::NotRun { reason, .. } => reason,
         Stop::Different { what, expected, found } => format!("{what}: {found}, not {expected}"),
     };
     ArticleError::NotDistilGpt2 { path: package.path.clone(), problem }

@@ -302,7 +302,7 @@ pub(crate) struct TraceArguments {
     /// Compare with a file's tensors; exits with 3
     ///
     /// The file is .safetensors, .npy or .json; the exit code is 3 if a tensor differs by more than
-    /// --tolerance.
+    /// --tolerance, if the file lacks one of --tensor, or if there is nothing to compare.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
     /// What --compare lets pass

@@ -35,6 +35,17 @@ pub(crate) fn on_one_line(text: &str) -> String {
     line
 }
 
+/// Longest piece of what the user wrote that an error repeats, in characters.
+const BRIEF_CHARACTERS_MAX: usize = 80;
+
+/// A text on one line, cut where it is too long to be repeated in an error.
+pub(crate) fn brief(text: &str) -> String {
+    match text.char_indices().nth(BRIEF_CHARACTERS_MAX) {
+        None => on_one_line(text),
+        Some((end, _)) => on_one_line(&text[..end]) + "…",
+    }
+}
+
 /// A text whose lines stay lines, and all else that cannot be seen is escaped.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_hidden(c))
@@ -86,7 +97,14 @@ fn push_escaped(character: char, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{answered, on_one_line, quoted, visible};
+    use super::{answered, brief, on_one_line, quoted, visible};
+
+    #[test]
+    fn what_is_long_is_cut() {
+        assert_eq!(brief("hook_embed"), "hook_embed");
+        assert_eq!(brief(&"ü".repeat(80)), "ü".repeat(80));
+        assert_eq!(brief(&"ü".repeat(100_000)).chars().count(), 81);
+    }
 
     #[test]
     fn what_cannot_be_read_is_escaped() {

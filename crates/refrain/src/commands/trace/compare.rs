@@ -1,7 +1,11 @@
 //! The tensors of a trace against those of a file.
 
+use std::collections::BTreeSet;
+
 use engine::trace::Tensor;
 use serde::Serialize;
+
+use super::tensor_file::Contents;
 
 /// The result; the document of `--compare --json`.
 #[derive(Debug, Serialize)]
@@ -11,6 +15,10 @@ pub(super) struct Comparison {
     pub(super) passed: bool,
     pub(super) tensors: Vec<Compared>,
     pub(super) skipped: Vec<Skipped>,
+    /// Tensors that were chosen and cannot be compared.
+    pub(super) missing: Vec<Skipped>,
+    /// Why nothing was compared; `null` where something was.
+    pub(super) problem: Option<&'static str>,
 }
 
 /// One tensor that is in both.
@@ -26,33 +34,59 @@ pub(super) struct Compared {
     pub(super) problem: Option<String>,
 }
 
-/// One tensor of the file that is not compared, and why.
+/// One tensor that is not compared, and why.
 #[derive(Debug, Serialize)]
 pub(super) struct Skipped {
     pub(super) name: String,
     pub(super) reason: String,
 }
 
-/// Compares each tensor of `theirs` with the one of that name in `ours`. Nothing to compare is no
-/// success.
+/// Compares each tensor of the file, `theirs`, with the one of that name in `ours`; where tensors
+/// were `chosen`, each of `ours` with the one of that name in the file, which must have it.
+/// Nothing to compare is no success.
 pub(super) fn compare(
     ours: &[Tensor],
-    theirs: &[Tensor],
-    mut skipped: Vec<Skipped>,
+    theirs: Contents,
+    chosen: bool,
     tolerance: f64,
 ) -> Comparison {
-    let mut tensors = Vec::new();
-    for reference in theirs {
-        match ours.iter().find(|tensor| tensor.name == reference.name) {
-            Some(tensor) => tensors.push(one(tensor, reference, tolerance)),
-            None => {
-                let reason = "this trace shows no such tensor".to_owned();
-                skipped.push(Skipped { name: reference.name.clone(), reason });
-            }
+    let (mut tensors, mut skipped, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let nothing = match (theirs.tensors.is_empty(), theirs.others.is_empty()) {
+        (true, true) => "the file has no tensors",
+        (true, false) => "the file has no tensors of floating-point numbers",
+        _ => "the file has no tensor of the name of one here",
+    };
+    for reference in &theirs.tensors {
+        let before = tensors.len();
+        let same = ours.iter().filter(|tensor| tensor.name == reference.name);
+        tensors.extend(same.map(|tensor| one(tensor, reference, tolerance)));
+        if tensors.len() == before && !chosen {
+            let reason = "this trace shows no such tensor".to_owned();
+            skipped.push(Skipped { name: reference.name.clone(), reason });
         }
     }
-    let passed = !tensors.is_empty() && tensors.iter().all(|compared| compared.passed);
-    Comparison { schema: "refrain.compare/1", tolerance, passed, tensors, skipped }
+    for (name, kind) in theirs.others {
+        let wanted = chosen && ours.iter().any(|tensor| tensor.name == name);
+        let list = if wanted { &mut missing } else { &mut skipped };
+        list.push(Skipped { name, reason: format!("its numbers in the file are {kind}") });
+    }
+    if chosen {
+        let found = |name: &str| {
+            theirs.tensors.iter().any(|tensor| tensor.name == name)
+                || missing.iter().any(|tensor| tensor.name == name)
+        };
+        let absent: BTreeSet<&str> =
+            ours.iter().map(|tensor| tensor.name.as_str()).filter(|name| !found(name)).collect();
+        let reason = "the file has no such tensor";
+        missing.extend(
+            absent.iter().map(|&name| Skipped { name: name.into(), reason: reason.into() }),
+        );
+    }
+    let passed =
+        !tensors.is_empty() && missing.is_empty() && tensors.iter().all(|compared| compared.passed);
+    let problem = tensors.is_empty().then_some(nothing);
+    let schema = "refrain.compare/1";
+    Comparison { schema, tolerance, passed, tensors, skipped, missing, problem }
 }
 
 fn one(tensor: &Tensor, reference: &Tensor, tolerance: f64) -> Compared {
@@ -96,8 +130,12 @@ mod tests {
         Tensor { name: "x".to_owned(), shape: shape.to_vec(), values: values.to_vec() }
     }
 
+    fn holding(tensors: &[Tensor]) -> Contents {
+        Contents { tensors: tensors.to_vec(), ..Contents::default() }
+    }
+
     fn passes(ours: &Tensor, theirs: &Tensor, tolerance: f64) -> bool {
-        compare(from_ref(ours), from_ref(theirs), Vec::new(), tolerance).passed
+        compare(from_ref(ours), holding(from_ref(theirs)), false, tolerance).passed
     }
 
     #[test]
@@ -118,8 +156,30 @@ mod tests {
 
     #[test]
     fn nothing_to_compare_is_no_success() {
-        let report = compare(&[], &[tensor(&[1], &[1.0])], Vec::new(), 1.0);
-        assert!(!report.passed);
+        let ours = tensor(&[1], &[1.0]);
+        let other = Tensor { name: "other".to_owned(), ..ours.clone() };
+        let report = compare(from_ref(&ours), holding(from_ref(&other)), false, 1.0);
+        assert!(!report.passed && report.problem.is_some());
         assert_eq!(report.skipped.len(), 1);
+        let report = compare(from_ref(&ours), Contents::default(), false, 1.0);
+        assert!(!report.passed);
+        assert_eq!(report.problem, Some("the file has no tensors"));
+    }
+
+    #[test]
+    fn what_was_chosen_must_be_in_the_file() {
+        let ours = tensor(&[1], &[1.0]);
+        let [absent, counted] =
+            ["absent", "counted"].map(|name| Tensor { name: name.to_owned(), ..ours.clone() });
+        let mut file = holding(from_ref(&ours));
+        file.others.push(("counted".to_owned(), "I64".to_owned()));
+        let report = compare(&[ours.clone(), absent, counted], file, true, 1.0);
+        assert!(!report.passed);
+        assert_eq!(report.tensors.len(), 1);
+        let missing: Vec<&str> = report.missing.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(missing, ["counted", "absent"]);
+        // Each part that was chosen is compared, not the first alone.
+        let twice = [ours.clone(), tensor(&[1], &[9.0])];
+        assert!(!compare(&twice, holding(from_ref(&ours)), true, 1.0).passed);
     }
 }

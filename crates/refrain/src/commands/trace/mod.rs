@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::Path;
 
 use engine::EngineOptions;
-use engine::trace::{Options, Step, Tensor, TensorName, Trace, trace};
+use engine::trace::{Options, Step, Tensor, TensorName, Trace, TraceError, trace};
 use package::Package;
 use serde::Serialize;
 use serde_json::json;
@@ -27,7 +27,7 @@ use crate::loading;
 use crate::screen::Screen;
 use crate::terminal::Terminal;
 use crate::words::counted;
-use compare::{Comparison, Skipped, compare};
+use compare::{Comparison, compare};
 use names::Names;
 use selection::Selection;
 use tensor_file::{Contents, Document, Format, Origin};
@@ -177,14 +177,24 @@ fn collect(
         top: usize::from(arguments.top),
         keep,
     };
-    trace(&mut model, package, &prompt, &options).map_err(Failure::new)
+    trace(&mut model, package, &prompt, &options).map_err(|error| match error {
+        TraceError::Empty
+        | TraceError::TooLong { .. }
+        | TraceError::Decode { .. }
+        | TraceError::Absent { .. } => Failure::Usage(error.to_string()),
+        error => Failure::new(error),
+    })
 }
 
 /// The prompt's token ids.
 fn prompt(arguments: &TraceArguments, package: &Package) -> Result<Vec<u32>, Failure> {
     if arguments.chat {
         let message = json!({"role": "user", "content": arguments.prompt});
-        let (_, encoding) = conversation(package, &[message], "leave --chat out")?;
+        let rendered = conversation(package, &[message], "leave --chat out");
+        let (_, encoding) = rendered.map_err(|failure| match failure {
+            Failure::Failed(error) if package.chat_template.is_none() => Failure::Usage(error),
+            other => other,
+        })?;
         return Ok(encoding.ids);
     }
     Ok(package.tokenizer.encode(&arguments.prompt, true).map_err(Failure::new)?.ids)
@@ -214,25 +224,16 @@ fn report_comparison(
     arguments: &TraceArguments,
     selections: &[Selection],
     tensors: &[Tensor],
-    contents: Contents,
+    mut contents: Contents,
 ) -> Result<(), Failure> {
-    let chosen = |tensor: &Tensor| {
-        selections.is_empty() || tensors.iter().any(|one| one.name == tensor.name)
-    };
-    let skip = |(name, kind): (String, String)| Skipped {
-        name,
-        reason: format!("its numbers are {kind}"),
-    };
-    let skipped = contents.others.into_iter().map(skip).collect();
-    let mut theirs = contents.tensors;
     // The one tensor of a .npy file may have been named by an alias.
-    if let ([one], [theirs]) = (tensors, theirs.as_mut_slice())
+    if let ([one], [theirs]) = (tensors, contents.tensors.as_mut_slice())
         && selections.iter().any(|selection| selection.name == theirs.name)
     {
         theirs.name.clone_from(&one.name);
     }
-    theirs.retain(chosen);
-    let comparison: Comparison = compare(tensors, &theirs, skipped, arguments.tolerance);
+    let chosen = !selections.is_empty();
+    let comparison: Comparison = compare(tensors, contents, chosen, arguments.tolerance);
     if arguments.json {
         print(&comparison)?;
     } else {

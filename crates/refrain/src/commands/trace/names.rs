@@ -14,6 +14,7 @@ use unicode_width::UnicodeWidthStr;
 use super::paper::shape_text;
 use super::selection::Selection;
 use crate::failure::Failure;
+use crate::quoted::brief;
 use crate::screen::Screen;
 use crate::words::edits;
 
@@ -88,18 +89,18 @@ impl Names {
             match meant.as_slice() {
                 [_] => {}
                 [] => {
-                    let near = nearest(&selection.name, names, architecture);
+                    let name = brief(&selection.name);
+                    let near = nearest(&name, names, architecture);
                     let message = format!(
-                        "{model} has no tensor {:?}; did you mean {}? --list lists all names",
-                        selection.name,
+                        "{model} has no tensor \"{name}\"; did you mean {}? --list lists all names",
                         near.join(" or ")
                     );
-                    return Err(Failure::Failed(message));
+                    return Err(Failure::Usage(message));
                 }
                 several => {
                     let message = format!(
-                        "{:?} stands for {} tensors: name one of {}",
-                        selection.name,
+                        "\"{}\" stands for {} tensors: name one of {}",
+                        brief(&selection.name),
                         several.len(),
                         several.join(", ")
                     );

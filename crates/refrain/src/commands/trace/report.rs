@@ -56,16 +56,25 @@ pub(super) fn comparison(screen: Screen, comparison: &Comparison) -> Result<()> 
         let line = format!("{verdict:<8} {:<32} {found}", tensor.name);
         writeln!(out, "{}", screen.fit(&line, screen.width))?;
     }
-    for tensor in &comparison.skipped {
-        let line = format!("skipped  {:<32} {}", tensor.name, tensor.reason);
-        writeln!(out, "{}", screen.fit(&line, screen.width))?;
+    for (what, list) in [("MISSING", &comparison.missing), ("skipped", &comparison.skipped)] {
+        for tensor in list {
+            let line = format!("{what:<8} {:<32} {}", tensor.name, tensor.reason);
+            writeln!(out, "{}", screen.fit(&line, screen.width))?;
+        }
     }
     let near = comparison.tensors.iter().filter(|tensor| tensor.passed).count();
-    let line = format!(
-        "{near} of {} within {}, {} skipped",
-        counted(comparison.tensors.len(), "tensor"),
-        comparison.tolerance,
-        comparison.skipped.len()
-    );
+    let missing = match comparison.missing.len() {
+        0 => String::new(),
+        count => format!("{count} missing, "),
+    };
+    let line = match comparison.problem {
+        Some(problem) => format!("nothing was compared: {problem}"),
+        None => format!(
+            "{near} of {} within {}, {missing}{} skipped",
+            counted(comparison.tensors.len(), "tensor"),
+            comparison.tolerance,
+            comparison.skipped.len()
+        ),
+    };
     writeln!(out, "{}", screen.fit(&line, screen.width))
 }

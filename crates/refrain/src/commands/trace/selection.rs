@@ -4,6 +4,10 @@ use engine::trace::{Tensor, TensorName};
 use package::Architecture;
 
 use crate::failure::Failure;
+use crate::quoted::brief;
+
+/// What a slice may be.
+const SLICES: &str = "for each dimension an index (0, -1) or a range (:, 2:5, :8), without a step";
 
 /// A tensor, by its name or alias, and what of it is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +27,8 @@ enum Cut {
 impl Selection {
     pub(super) fn parse(text: &str) -> Result<Selection, Failure> {
         let wrong = || {
-            let message = format!("{text:?} is no tensor; write it like hook_embed[0,3,:8]");
-            Failure::Usage(message)
+            let text = brief(text);
+            Failure::Usage(format!("'{text}' is no tensor; write it like hook_embed[0,3,:8]"))
         };
         let Some((name, rest)) = text.split_once('[') else {
             return match text {
@@ -33,11 +37,17 @@ impl Selection {
             };
         };
         let inside = rest.strip_suffix(']').ok_or_else(wrong)?;
-        let cuts = inside.split(',').map(|cut| Cut::parse(cut.trim())).collect::<Option<Vec<_>>>();
-        match cuts {
-            Some(cuts) if !name.is_empty() => Ok(Selection { name: name.to_owned(), cuts }),
-            _ => Err(wrong()),
+        if name.is_empty() {
+            return Err(wrong());
         }
+        let parse = |cut: &str| {
+            Cut::parse(cut.trim()).ok_or_else(|| {
+                let inside = brief(inside);
+                Failure::Usage(format!("the slice [{inside}] is not supported; write {SLICES}"))
+            })
+        };
+        let cuts = inside.split(',').map(parse).collect::<Result<Vec<_>, _>>()?;
+        Ok(Selection { name: name.to_owned(), cuts })
     }
 
     /// Whether the tensor called `name` is meant.
@@ -126,8 +136,14 @@ mod tests {
 
     #[test]
     fn what_is_no_slice_or_not_there_is_refused() {
-        for wrong in ["", "[0]", "x[", "x[]", "x[a]", "x[0", "x[2]", "x[0,-4]", "x[0,0,0,0]"] {
+        for wrong in ["", "[0]", "x[", "x[0", "x[2]", "x[0,-4]", "x[0,0,0,0]"] {
             assert!(matches!(cut(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+        let long = format!("x[{}]", "a".repeat(100_000));
+        for wrong in ["x[]", "x[a]", "x[...]", "x[::-1]", "x[0,::2]", "x[None]", &long] {
+            let Err(Failure::Usage(message)) = cut(wrong) else { panic!("{wrong}") };
+            assert!(message.contains("is not supported") && message.contains(SLICES), "{wrong}");
+            assert!(message.len() < 300);
         }
     }
 }

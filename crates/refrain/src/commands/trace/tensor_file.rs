@@ -1,12 +1,12 @@
 //! Files of tensors: `.safetensors`, `.npy` and `.json`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use engine::trace::Tensor;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensors, View};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,6 +14,8 @@ use super::npy;
 use super::selection::Selection;
 use crate::bytes;
 use crate::failure::Failure;
+use crate::quoted::brief;
+use crate::whole_file;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 8 << 30;
@@ -29,16 +31,23 @@ pub(super) enum Format {
 
 impl Format {
     pub(super) fn of(path: &Path) -> Result<Format, Failure> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("safetensors") => Ok(Format::SafeTensors),
-            Some("npy") => Ok(Format::Npy),
-            Some("json") => Ok(Format::Json),
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (start, ending) = name.rsplit_once('.').unwrap_or((&name, ""));
+        let format = match ending.to_ascii_lowercase().as_str() {
+            "safetensors" => Format::SafeTensors,
+            "npy" => Format::Npy,
+            "json" => Format::Json,
             _ => {
-                let path = path.display();
+                let path = brief(&path.to_string_lossy());
                 let message = format!("{path} must end in .safetensors, .npy or .json");
-                Err(Failure::Usage(message))
+                return Err(Failure::Usage(message));
             }
+        };
+        if start.is_empty() {
+            let message = format!("{name} is an ending alone: put a name before it, as a{name}");
+            return Err(Failure::Usage(message));
         }
+        Ok(format)
     }
 }
 
@@ -78,57 +87,61 @@ pub(super) fn check(path: &Path, selections: &[Selection]) -> Result<(), Failure
     Ok(())
 }
 
-/// Writes `tensors` to `path`, in the format of its name.
+/// Writes `tensors` to `path`, in the format of its name; what was there stays if that fails.
 pub(super) fn save(path: &Path, tensors: &[Tensor], origin: &Origin) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::Failed(format!("cannot write {}: {error}", path.display()))
-    };
     let names: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     if names.len() < tensors.len() {
         let message = "a file holds one part of a tensor: name each tensor once";
         return Err(Failure::Usage(message.to_owned()));
     }
-    match (Format::of(path)?, tensors) {
+    let written = match (Format::of(path)?, tensors) {
         (Format::SafeTensors, _) => {
-            let origin = serde_json::to_string(origin).map_err(|error| failed(&error))?;
-            save_safetensors(path, tensors, origin).map_err(|error| failed(&error))
+            let bytes = safetensors_bytes(tensors, origin).map_err(Failure::new)?;
+            whole_file::write(path, |out| out.write_all(&bytes))
         }
-        (Format::Json, _) => save_json(path, tensors).map_err(|error| failed(&error)),
-        (Format::Npy, [one]) => npy::save(path, one).map_err(|error| failed(&error)),
+        (Format::Json, _) => whole_file::write(path, |out| {
+            serde_json::to_writer(out, &Document::new(tensors)).map_err(Into::into)
+        }),
+        (Format::Npy, [one]) => whole_file::write(path, |out| npy::write(out, one)),
         (Format::Npy, _) => {
             let count = tensors.len();
             let message = format!("a .npy file holds one tensor, not {count}: name it by --tensor");
-            Err(Failure::Usage(message))
+            return Err(Failure::Usage(message));
         }
-    }
+    };
+    let failed = |error| Failure::Failed(format!("cannot write {}: {error}", path.display()));
+    written.map_err(failed)
 }
 
-fn save_json(path: &Path, tensors: &[Tensor]) -> std::io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    serde_json::to_writer(&mut file, &Document::new(tensors))?;
-    file.flush()
-}
-
-fn save_safetensors(
-    path: &Path,
+fn safetensors_bytes(
     tensors: &[Tensor],
-    origin: String,
-) -> Result<(), safetensors::SafeTensorError> {
-    let bytes: Vec<Vec<u8>> = tensors.iter().map(|tensor| little_endian(&tensor.values)).collect();
-    let mut views = Vec::with_capacity(tensors.len());
-    for (tensor, bytes) in tensors.iter().zip(&bytes) {
-        let view = TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?;
-        views.push((tensor.name.as_str(), view));
-    }
+    origin: &Origin,
+) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     // One entry, since the order of several would differ from file to file.
-    let origin = [("refrain.trace".to_owned(), origin)];
-    // Written here and not by the crate, whose files only their owner may read.
-    let bytes = safetensors::serialize(views, Some(origin.into()))?;
-    Ok(std::fs::write(path, bytes)?)
+    let origin = [("refrain.trace".to_owned(), serde_json::to_string(origin)?)];
+    let views = tensors.iter().map(|tensor| (tensor.name.as_str(), Floats(tensor)));
+    Ok(safetensors::serialize(views, Some(origin.into()))?)
 }
 
-pub(super) fn little_endian(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+/// A tensor whose bytes are made when they are written.
+struct Floats<'a>(&'a Tensor);
+
+impl View for Floats<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.0.values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn data_len(&self) -> usize {
+        self.0.values.len() * size_of::<f32>()
+    }
 }
 
 /// What a file holds.
@@ -256,5 +269,8 @@ mod tests {
         assert!(matches!(save("a.npy", &[tensor, other]), Err(Failure::Usage(_))));
         assert!(matches!(Format::of(Path::new("a.npz")), Err(Failure::Usage(_))));
         assert!(matches!(Format::of(Path::new("safetensors")), Err(Failure::Usage(_))));
+        assert!(matches!(Format::of(Path::new("a/.npy")), Err(Failure::Usage(_))));
+        assert_eq!(Format::of(Path::new("a.b.NPY")).unwrap(), Format::Npy);
+        assert_eq!(Format::of(Path::new("A.SafeTensors")).unwrap(), Format::SafeTensors);
     }
 }
