@@ -40,13 +40,19 @@ fn assert_sound(report: &ArticleReport) {
     assert!(report.passed);
 }
 
-#[test]
-fn on_a_model_of_distilgpt2s_shape_only_weights_and_documents_are_left() {
+/// A random model of DistilGPT-2's shape.
+fn random_distilgpt2() -> tempfile::TempDir {
     let vocabulary = std::env::var("REFRAIN_GPT2_VOCAB");
     let vocabulary = PathBuf::from(vocabulary.expect("`cargo xtask test` names the vocabulary"));
     let [ids, merges] = ["encoder.json", "vocab.bpe"].map(|name| vocabulary.join(name));
     let folder = tempfile::tempdir().unwrap();
     random_model::write_distilgpt2(folder.path(), &ids, &merges).unwrap();
+    folder
+}
+
+#[test]
+fn on_a_model_of_distilgpt2s_shape_only_weights_and_documents_are_left() {
+    let folder = random_distilgpt2();
     let report = check(folder.path(), &ArticleOptions::default());
     assert_sound(&report);
     for row in report.rows.iter().filter(|row| not_run(row).is_some()) {
@@ -77,10 +83,22 @@ fn on_a_small_llama_the_rows_of_any_model_are_checked() {
 /// Weights that are said to be DistilGPT-2's and are not are told from them.
 #[test]
 fn rows_that_need_the_real_weights_are_compared_with_the_articles_numbers() {
-    let other = Arc::new(Package::open(&small_llama()).unwrap());
+    let other = random_distilgpt2();
+    let other = Arc::new(Package::open(other.path()).unwrap());
     let options = ArticleOptions { real: Some(other), ..ArticleOptions::default() };
     let report = check(&small_llama(), &options);
     assert!(!report.passed);
     let not_ok = report.rows.iter().filter(|row| matches!(row.outcome, Outcome::NotOk { .. }));
     assert!(not_ok.map(|row| row.row).eq([30, 71, 72, 101, 103]));
+}
+
+#[test]
+fn a_model_of_another_shape_is_refused_as_distilgpt2() {
+    let package = Arc::new(Package::open(&small_llama()).unwrap());
+    let options = ArticleOptions { real: Some(package.clone()), ..ArticleOptions::default() };
+    let mut begun = false;
+    let refused = check_article(&package, &options, &mut |_| begun = true).unwrap_err();
+    let problem = "is not DistilGPT-2: the model is no GPT-2 but a llama";
+    assert!(refused.to_string().ends_with(problem), "{refused}");
+    assert!(!begun);
 }
