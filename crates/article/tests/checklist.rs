@@ -98,7 +98,7 @@ fn a_model_of_another_shape_is_refused_as_distilgpt2() {
     let options = ArticleOptions { real: Some(package.clone()), ..ArticleOptions::default() };
     let mut begun = false;
     let refused = check_article(&package, &options, &mut |_| begun = true).unwrap_err();
-    let problem = "is not DistilGPT-2: the model is no GPT-2 but a llama";
+    let problem = "is not DistilGPT-2: the model is a llama, not of DistilGPT-2's shape";
     assert!(refused.to_string().ends_with(problem), "{refused}");
     assert!(!begun);
 }

@@ -325,9 +325,12 @@ fn what_cannot_be_traced_is_refused() {
         "there is no layer 2; there are 2, counted from 0"
     );
     assert_eq!(said(Options { head: 3, ..ALL }), "there is no head 3; there are 3, counted from 0");
-    assert_eq!(said(Options { query: 4, ..ALL }), "there is no row 4; there are 4, counted from 0");
+    assert_eq!(
+        said(Options { query: 4, ..ALL }),
+        "there is no token 4; there are 4, counted from 0"
+    );
     assert_eq!(
         said(Options { query: -5, ..ALL }),
-        "there is no row -5; there are 4, counted from 0"
+        "there is no token -5; there are 4, counted from 0"
     );
 }
