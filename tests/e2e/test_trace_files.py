@@ -161,6 +161,7 @@ def test_a_npy_file_is_compared_with_the_tensor_that_is_named(gpt2, saved, tmp_p
         (["--tensor", "hook_embed[::-1]"], 2),
         (["--tensor", "no_such_tensor"], 2),
         (["--tensor", "x" * 100_000], 2),
+        (["--tensor", "decode.0." + "x" * 100_000], 2),
         (["--save", ".npy"], 2),
         (["--save", "x.npy"], 2),
         (["--save", "tensors.txt"], 2),

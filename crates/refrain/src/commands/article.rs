@@ -59,8 +59,12 @@ pub(crate) fn run(
         return verdict(&report);
     }
     let mut page = Page { out, screen: Screen::detect(), self_tests: 0 };
-    let mut written = page.legend();
+    let (mut written, mut begun) = (Ok(()), false);
     let mut progress = |progress: Progress<'_>| {
+        // Not before, since a check that is refused has nothing to show.
+        if !std::mem::replace(&mut begun, true) {
+            written = page.legend();
+        }
         if written.is_ok() {
             written = match progress {
                 // The sections and the self-tests are the progress, once they are written.

@@ -146,7 +146,8 @@ pub(super) fn check_steps(
         if let Some(step) = step.filter(|step: &usize| *step >= decode) {
             let steps = step.saturating_add(1);
             return Err(Failure::Usage(format!(
-                "{name} is of decode step {step}: add --decode {steps}"
+                "{} is of decode step {step}: add --decode {steps}",
+                brief(name)
             )));
         }
     }
