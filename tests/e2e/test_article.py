@@ -20,8 +20,8 @@ def test_only_rows_for_real_weights_and_readers_are_left(distilgpt2):
     assert [row for row in rows if row[2] == "not ok"] == []
     assert [row for row in rows if row[2] == "not run" and not set(row[1]) <= set("WD")] == []
     assert sum(line.startswith("noticed ") for line in lines) == 5
-    assert "of 185 rows" in "".join(lines[-2:])
-    assert re.search(r"\d+ need a reader, \d+ need DistilGPT-2's real weights", done.stdout)
+    said = " ".join(done.stdout.split())
+    assert re.search(r"of 185 rows .* need a reader, \d+ need DistilGPT-2's real weights$", said)
     assert [line for line in lines if len(line) > 80] == []
     assert "Checking" in done.stderr
 
@@ -70,10 +70,11 @@ def test_sections_come_as_they_are_checked(gpt2):
 def test_what_another_model_does_is_said_and_nothing_is_cut(default_model):
     text = command("check", "article").stdout
     for letter in "CTRSXWD-":
-        assert re.search(rf"^{letter} +needs ", text, re.MULTILINE), letter
+        assert re.search(rf"^{letter} +[nt]\w", text, re.MULTILINE), letter
     for row in [11, 36, 37, 38, 48, 58, 60]:
         assert re.search(rf"^ *{row} \S+ +ok +here: ", text, re.MULTILINE), row
-    assert "here: RMS norm" in text and "no mean, no bias" in text
+    said = " ".join(text.split())
+    assert "here: RMS norm" in said and "no mean, no bias" in said
     # An ellipsis is only in the claims that have one.
     assert text.count("…") == 1
     for section in text.split("\n\n"):
