@@ -140,6 +140,36 @@ def test_why_reads_anthropic_bodies_and_texts(default_model, tmp_path):
     assert report["verdict"]["stop"]["reason"] == "end_of_cached"
 
 
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"input": "Hi"}, "Responses API body"),
+        ({"messages": None}, "'messages' is missing"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "tool_calls[0].function'"),
+        ({"messages": [{"role": "user", "content": "Hi"}], "tool_choice": 5}, '"required"'),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "thinking"}]}]},
+            "'messages[0].content' holds only thinking",
+        ),
+    ],
+)
+def test_why_says_what_is_wrong_with_a_body(default_model, tmp_path, body, problem):
+    file = tmp_path / "body.json"
+    file.write_text(json.dumps(body), encoding="utf-8")
+    error = command("why", "--prompt", str(file), "--against", str(file), check=1).stderr
+    assert problem in error
+
+
+def test_why_reads_behind_a_mark_and_says_that_salts_differ(default_model, tmp_path):
+    for name, mark in [("a", "utf-8"), ("b", "utf-8-sig")]:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "cache_salt": name}
+        (tmp_path / f"{name}.json").write_text(json.dumps(body), encoding=mark)
+    first, second = str(tmp_path / "a.json"), str(tmp_path / "b.json")
+    salts = "nothing is shared between salts"
+    assert salts in command("why", "--prompt", first, "--against", second).stdout
+    assert salts not in command("why", "--prompt", second, "--against", second).stdout
+
+
 def test_why_prints_for_people(default_model, tmp_path):
     why(tmp_path, chat(SYSTEM, "Why?"), chat(SYSTEM.replace(":01", ":02"), "Why?"))
     files = ["--prompt", str(tmp_path / "a.json"), "--against", str(tmp_path / "b.json")]
