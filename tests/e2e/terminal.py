@@ -70,10 +70,10 @@ class Session:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def wait_for(self, text: str, seconds: float = 60.0) -> str:
-        """Reads until `text` is on the screen."""
+    def wait_for(self, text: str, seconds: float = 60.0, after: str = "") -> str:
+        """Reads until `text` is on the screen; with `after`, behind the last of that."""
         end = time.monotonic() + seconds
-        while text not in self.screen:
+        while text not in (self.screen.rpartition(after)[2] if after else self.screen):
             assert self._read(end), f"{text!r} did not come:\n{self.screen}"
         return self.screen
 

@@ -348,7 +348,9 @@ def test_a_chat_on_a_terminal(default_model):
         session.type("What is 2+2?\n")
         session.wait_for("reused 0 of")
         session.type("And 3+3?\n")
+        # A key that comes before the prompt is another thing: it interrupts the program.
         session.wait_for("end_of_cached")
+        session.wait_for("> ", after="end_of_cached")
         session.type("\x03")
         session.wait_for("[2mCtrl-D leaves.")
         session.type("\x04")
