@@ -9,8 +9,9 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 use std::borrow::Cow;
 
 /// Work of one rendering: about one unit for an instruction and one for 64 bytes
-/// (`Environment::set_fuel`). Templates of today use a few hundred for a message.
-const FUEL: u64 = 2_000_000;
+/// (`Environment::set_fuel`), twice where the guard's filter is handed a text. Templates of today
+/// use a few hundred for a message; the longest message that a body can hold must come through.
+const FUEL: u64 = 4_000_000;
 /// Widest indent of a line.
 const INDENT_MAX: usize = 256;
 /// Nesting of template constructs; macros count tenfold.
