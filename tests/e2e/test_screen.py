@@ -352,7 +352,7 @@ def test_a_chat_on_a_terminal(default_model):
         session.wait_for("end_of_cached")
         session.wait_for("> ", after="end_of_cached")
         session.type("\x03")
-        session.wait_for("[2mCtrl-D leaves.")
+        session.wait_for("> ", after="[2mCtrl-D leaves.")
         session.type("\x04")
         assert session.finish() == 0
 

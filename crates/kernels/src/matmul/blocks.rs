@@ -1,14 +1,19 @@
 //! Tiles of quantized weights: integer dot products of blocks of 32 inputs.
 
-use super::tile::{Part, Tile, Typed};
+use super::tile::{Part, Tile, Tiled};
 use crate::packed::{Layout, PartHead};
 use crate::quantize::BlockScale;
-use crate::simd::{Kernel, Simd};
+use crate::simd::Simd;
 use crate::weights::{BLOCK_INPUTS, WeightType};
 
 /// How far ahead of their use weights are asked for: about what one core
 /// receives from memory during the latency of a read.
 const PREFETCH_BYTES: usize = 2560;
+
+/// A quantized type that a kernel is compiled for.
+pub(super) trait Quantized: Copy + Send + Sync {
+    const TYPE: WeightType;
+}
 
 /// Names the quantized types for the compiler.
 macro_rules! types {
@@ -17,52 +22,28 @@ macro_rules! types {
         #[allow(non_camel_case_types)] // As in `WeightType`.
         pub(super) struct $name;
 
-        impl Typed for $name {
+        impl Quantized for $name {
             const TYPE: WeightType = WeightType::$name;
+        }
+        impl Tiled for $name {
+            #[inline(always)]
+            fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(
+                s: S,
+                part: &Part<'_>,
+                tile: &Tile,
+            ) {
+                for panel in tile.panels.clone() {
+                    panel_tile::<S, $name, ROWS>(s, part, tile, panel);
+                }
+            }
         }
     )+};
 }
 types!(Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K);
 
-/// All rows times some panels of weights of type `T`.
-pub(super) struct OfBlocks<'a, T>(pub(super) Part<'a>, pub(super) T);
-
-impl<T: Typed> Kernel for OfBlocks<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let part = &self.0;
-        let tiles = part.tiles(S::TILE_ROWS);
-        for index in 0..tiles.count() {
-            let tile = tiles.tile(index);
-            // Larger tiles than the set has registers for are not compiled.
-            match tile.rows.len() {
-                1 => panels::<S, T, 1>(s, part, &tile),
-                2 => panels::<S, T, 2>(s, part, &tile),
-                3 => panels::<S, T, 3>(s, part, &tile),
-                4 => panels::<S, T, 4>(s, part, &tile),
-                5 if S::TILE_ROWS >= 5 => panels::<S, T, 5>(s, part, &tile),
-                6 if S::TILE_ROWS >= 6 => panels::<S, T, 6>(s, part, &tile),
-                7 if S::TILE_ROWS >= 7 => panels::<S, T, 7>(s, part, &tile),
-                8 if S::TILE_ROWS >= 8 => panels::<S, T, 8>(s, part, &tile),
-                _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
-            }
-        }
-    }
-}
-
-/// The `ROWS` rows of a tile times its panels.
-#[inline(always)]
-fn panels<S: Simd, T: Typed, const ROWS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
-    for panel in tile.panels.clone() {
-        panel_tile::<S, T, ROWS>(s, part, tile, panel);
-    }
-}
-
 /// The `ROWS` rows of a tile times one panel.
 #[inline(always)]
-fn panel_tile<S: Simd, T: Typed, const ROWS: usize>(
+fn panel_tile<S: Simd, T: Quantized, const ROWS: usize>(
     s: S,
     part: &Part<'_>,
     tile: &Tile,
@@ -129,7 +110,7 @@ struct BlockPart {
 impl BlockPart {
     /// Asks for weights that are needed soon, which need not exist.
     #[inline(always)]
-    fn prefetch<S: Simd, T: Typed>(self, s: S) {
+    fn prefetch<S: Simd, T: Quantized>(self, s: S) {
         let mut at = 0;
         while at < const { Layout::of(T::TYPE).part_bytes() } {
             s.prefetch(self.weights.wrapping_add(PREFETCH_BYTES + at));
@@ -142,7 +123,7 @@ impl BlockPart {
     /// # Safety
     /// The part must exist in a panel of type `T` and in `ROWS` rows.
     #[inline(always)]
-    unsafe fn add<S: Simd, T: Typed, const ROWS: usize>(
+    unsafe fn add<S: Simd, T: Quantized, const ROWS: usize>(
         self,
         s: S,
         scale: S::F32,
@@ -190,7 +171,7 @@ impl BlockPart {
     /// # Safety
     /// As [`add`](BlockPart::add).
     #[inline(always)]
-    unsafe fn dots<S: Simd, T: Typed, const ROWS: usize>(
+    unsafe fn dots<S: Simd, T: Quantized, const ROWS: usize>(
         self,
         s: S,
         halves: bool,

@@ -1,87 +1,132 @@
-//! Tiles of f32 and f16 weights: fused multiply-adds, input by input.
+//! Tiles of weights in floating point: fused multiply-adds of one input or of a pair of them.
 
-use super::tile::{Part, Tile, Typed};
-use crate::packed::PANEL_OUTPUTS;
-use crate::simd::{Kernel, Simd};
+use super::tile::{Part, Tile, Tiled};
+use crate::packed::panel_block_bytes;
+use crate::quantize::ActivationRows;
+use crate::simd::Simd;
 use crate::weights::WeightType;
 
 /// How far ahead of their use weights are asked for.
 const PREFETCH_BYTES: usize = 2048;
 
+/// A type in floating point that a kernel is compiled for.
+pub(super) trait Floating: Copy + Send + Sync {
+    const TYPE: WeightType;
+    /// Inputs of one multiply-add.
+    const STEP_INPUTS: usize;
+    /// These inputs of a row.
+    type Input: Copy;
+    /// The weights of 16 outputs for them.
+    type Weights<S: Simd>: Copy;
+
+    /// All rows.
+    fn inputs(rows: &ActivationRows) -> &[Self::Input];
+
+    /// # Safety
+    /// The weights must lie there.
+    unsafe fn load<S: Simd>(s: S, from: *const u8) -> Self::Weights<S>;
+
+    /// The sums, the products added.
+    fn add<S: Simd>(s: S, sums: S::F32, weights: Self::Weights<S>, input: &Self::Input) -> S::F32;
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct F32;
 #[derive(Clone, Copy)]
 pub(super) struct F16;
+/// bf16, with inputs rounded to bf16 themselves.
+#[derive(Clone, Copy)]
+pub(super) struct BF16;
 
-impl Typed for F32 {
+impl Floating for F32 {
     const TYPE: WeightType = WeightType::F32;
-}
-impl Typed for F16 {
-    const TYPE: WeightType = WeightType::F16;
-}
+    const STEP_INPUTS: usize = 1;
+    type Input = f32;
+    type Weights<S: Simd> = S::F32;
 
-/// All rows times some panels of weights of type `T`.
-pub(super) struct OfFloats<'a, T>(pub(super) Part<'a>, pub(super) T);
-
-impl<T: Typed> Kernel for OfFloats<'_, T> {
-    type Output = ();
-
+    fn inputs(rows: &ActivationRows) -> &[f32] {
+        rows.values()
+    }
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let part = &self.0;
-        let tiles = part.tiles(S::TILE_ROWS);
-        for index in 0..tiles.count() {
-            let tile = tiles.tile(index);
-            // Enough sums side by side to hide the latency of each, and few
-            // enough for the set's registers.
-            match tile.rows.len() {
-                1 => panels::<S, T, 1, 4>(s, part, &tile),
-                2 => panels::<S, T, 2, 2>(s, part, &tile),
-                3 if S::TILE_ROWS >= 8 => panels::<S, T, 3, 2>(s, part, &tile),
-                3 => panels::<S, T, 3, 1>(s, part, &tile),
-                4 if S::TILE_ROWS >= 8 => panels::<S, T, 4, 2>(s, part, &tile),
-                4 => panels::<S, T, 4, 1>(s, part, &tile),
-                5 if S::TILE_ROWS >= 8 => panels::<S, T, 5, 2>(s, part, &tile),
-                6 if S::TILE_ROWS >= 8 => panels::<S, T, 6, 2>(s, part, &tile),
-                7 if S::TILE_ROWS >= 8 => panels::<S, T, 7, 2>(s, part, &tile),
-                8 if S::TILE_ROWS >= 8 => panels::<S, T, 8, 2>(s, part, &tile),
-                _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
-            }
-        }
+    unsafe fn load<S: Simd>(s: S, from: *const u8) -> S::F32 {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { s.load(from.cast()) }
+    }
+    #[inline(always)]
+    fn add<S: Simd>(s: S, sums: S::F32, weights: S::F32, input: &f32) -> S::F32 {
+        s.mul_add(weights, s.splat(*input), sums)
     }
 }
 
-/// The `ROWS` rows of a tile times its panels, `PANELS` at once where so many are left.
-#[inline(always)]
-fn panels<S: Simd, T: Typed, const ROWS: usize, const PANELS: usize>(
-    s: S,
-    part: &Part<'_>,
-    tile: &Tile,
-) {
-    let mut panel = tile.panels.start;
-    while panel + PANELS <= tile.panels.end {
-        panel_tile::<S, T, ROWS, PANELS>(s, part, tile, panel);
-        panel += PANELS;
+impl Floating for F16 {
+    const TYPE: WeightType = WeightType::F16;
+    const STEP_INPUTS: usize = 1;
+    type Input = f32;
+    type Weights<S: Simd> = S::F32;
+
+    fn inputs(rows: &ActivationRows) -> &[f32] {
+        rows.values()
     }
-    for panel in panel..tile.panels.end {
-        panel_tile::<S, T, ROWS, 1>(s, part, tile, panel);
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, from: *const u8) -> S::F32 {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { s.load_f16(from.cast()) }
+    }
+    #[inline(always)]
+    fn add<S: Simd>(s: S, sums: S::F32, weights: S::F32, input: &f32) -> S::F32 {
+        s.mul_add(weights, s.splat(*input), sums)
+    }
+}
+
+impl Floating for BF16 {
+    const TYPE: WeightType = WeightType::BF16;
+    const STEP_INPUTS: usize = 2;
+    type Input = u32;
+    type Weights<S: Simd> = S::Bytes;
+
+    fn inputs(rows: &ActivationRows) -> &[u32] {
+        rows.pairs()
+    }
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, from: *const u8) -> S::Bytes {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { s.load_bytes(from) }
+    }
+    #[inline(always)]
+    fn add<S: Simd>(s: S, sums: S::F32, weights: S::Bytes, input: &u32) -> S::F32 {
+        // SAFETY: the pair of inputs is a reference.
+        unsafe { s.dot_bf16(sums, weights, input) }
+    }
+}
+
+impl<T: Floating> Tiled for T {
+    #[inline(always)]
+    fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
+        let mut panel = tile.panels.start;
+        while panel + PANELS <= tile.panels.end {
+            panel_tile::<S, T, ROWS, PANELS>(s, part, tile, panel);
+            panel += PANELS;
+        }
+        for panel in panel..tile.panels.end {
+            panel_tile::<S, T, ROWS, 1>(s, part, tile, panel);
+        }
     }
 }
 
 /// The `ROWS` rows of a tile times `PANELS` panels from `panel` on.
 #[inline(always)]
-fn panel_tile<S: Simd, T: Typed, const ROWS: usize, const PANELS: usize>(
+fn panel_tile<S: Simd, T: Floating, const ROWS: usize, const PANELS: usize>(
     s: S,
     part: &Part<'_>,
     tile: &Tile,
     panel: usize,
 ) {
     let row = tile.rows.start;
-    let inputs = part.weights.inputs();
-    let x = &part.input.values()[row * inputs..][..ROWS * inputs];
+    let steps = part.weights.inputs().div_ceil(T::STEP_INPUTS);
+    let x = &T::inputs(part.input)[row * steps..][..ROWS * steps];
     let weights = part.panel_bytes(panel, PANELS);
-    let step = T::TYPE.block_bytes() * PANEL_OUTPUTS;
-    let panel_bytes = inputs * step;
+    let step_bytes = const { panel_block_bytes(T::TYPE) };
+    let panel_bytes = steps * step_bytes;
     assert_eq!(weights.len(), PANELS * panel_bytes);
     let mut sums = [[s.splat(0.0); PANELS]; ROWS];
     for (r, sums) in sums.iter_mut().enumerate() {
@@ -89,28 +134,24 @@ fn panel_tile<S: Simd, T: Typed, const ROWS: usize, const PANELS: usize>(
             *sum = part.begin(s, tile, row + r, panel + column);
         }
     }
-    for input in tile.inputs.clone() {
-        let mut w = [s.splat(0.0); PANELS];
-        for (column, w) in w.iter_mut().enumerate() {
-            let at = column * panel_bytes + input * step;
-            // SAFETY: within the panels, whose length was checked.
-            let from = unsafe { weights.as_ptr().add(at) };
-            if ROWS == 1 {
-                s.prefetch(from.wrapping_add(PREFETCH_BYTES));
-            }
-            // SAFETY: 16 weights of the type lie there.
-            *w = unsafe {
-                match T::TYPE {
-                    WeightType::F16 => s.load_f16(from.cast()),
-                    _ => s.load(from.cast()),
+    for step in tile.inputs.start / T::STEP_INPUTS..tile.inputs.end.div_ceil(T::STEP_INPUTS) {
+        // SAFETY: a step of each panel lies within the panels, whose length was checked; `x` has
+        // `ROWS` rows of `steps` inputs.
+        unsafe {
+            let from = weights.as_ptr().add(step * step_bytes);
+            let mut w = [T::load(s, from); PANELS];
+            for (column, w) in w.iter_mut().enumerate() {
+                let from = from.add(column * panel_bytes);
+                if ROWS == 1 {
+                    s.prefetch(from.wrapping_add(PREFETCH_BYTES));
                 }
-            };
-        }
-        for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: `x` has `ROWS` rows of `inputs` values.
-            let x = s.splat(unsafe { *x.get_unchecked(row * inputs + input) });
-            for (sum, w) in sums.iter_mut().zip(w) {
-                *sum = s.mul_add(w, x, *sum);
+                *w = T::load(s, from);
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let x = x.get_unchecked(r * steps + step);
+                for (sum, w) in sums.iter_mut().zip(w) {
+                    *sum = T::add(s, *sum, w, x);
+                }
             }
         }
     }

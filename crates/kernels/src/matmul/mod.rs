@@ -8,7 +8,6 @@
 
 mod blocks;
 mod floats;
-mod pairs;
 mod tile;
 
 use crate::disjoint::Disjoint;
@@ -17,10 +16,9 @@ use crate::quantize::ActivationRows;
 use crate::simd::{dispatch, dispatch_bf16};
 use crate::team::Team;
 use crate::weights::WeightType;
-use blocks::{OfBlocks, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
-use floats::{F16, F32, OfFloats};
-use pairs::OfPairs;
-use tile::Part;
+use blocks::{Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
+use floats::{BF16, F16, F32};
+use tile::{OfTiles, Part};
 
 /// `out = input * weights`, plus the bias if the weights have one; `out` has
 /// `rows` times `outputs` places. Every bit of a row of `out` depends on that
@@ -39,17 +37,17 @@ pub fn matmul(team: &Team, weights: &PackedMatrix, input: &ActivationRows, out: 
     team.run_ranges(weights.panel_count(), |_, panels| {
         let part = Part { weights, input, out, panels };
         match weights.weight_type() {
-            WeightType::F32 => dispatch(team.isa(), OfFloats(part, F32)),
-            WeightType::F16 => dispatch(team.isa(), OfFloats(part, F16)),
-            WeightType::BF16 => dispatch_bf16(team.isa(), OfPairs(part)),
-            WeightType::Q8_0 => dispatch(team.isa(), OfBlocks(part, Q8_0)),
-            WeightType::Q4_0 => dispatch(team.isa(), OfBlocks(part, Q4_0)),
-            WeightType::Q4_1 => dispatch(team.isa(), OfBlocks(part, Q4_1)),
-            WeightType::Q5_0 => dispatch(team.isa(), OfBlocks(part, Q5_0)),
-            WeightType::Q5_1 => dispatch(team.isa(), OfBlocks(part, Q5_1)),
-            WeightType::Q4_K => dispatch(team.isa(), OfBlocks(part, Q4_K)),
-            WeightType::Q5_K => dispatch(team.isa(), OfBlocks(part, Q5_K)),
-            WeightType::Q6_K => dispatch(team.isa(), OfBlocks(part, Q6_K)),
+            WeightType::F32 => dispatch(team.isa(), OfTiles(part, F32)),
+            WeightType::F16 => dispatch(team.isa(), OfTiles(part, F16)),
+            WeightType::BF16 => dispatch_bf16(team.isa(), OfTiles(part, BF16)),
+            WeightType::Q8_0 => dispatch(team.isa(), OfTiles(part, Q8_0)),
+            WeightType::Q4_0 => dispatch(team.isa(), OfTiles(part, Q4_0)),
+            WeightType::Q4_1 => dispatch(team.isa(), OfTiles(part, Q4_1)),
+            WeightType::Q5_0 => dispatch(team.isa(), OfTiles(part, Q5_0)),
+            WeightType::Q5_1 => dispatch(team.isa(), OfTiles(part, Q5_1)),
+            WeightType::Q4_K => dispatch(team.isa(), OfTiles(part, Q4_K)),
+            WeightType::Q5_K => dispatch(team.isa(), OfTiles(part, Q5_K)),
+            WeightType::Q6_K => dispatch(team.isa(), OfTiles(part, Q6_K)),
         }
     });
 }

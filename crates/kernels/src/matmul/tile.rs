@@ -1,10 +1,9 @@
-//! What the tiles of both kinds of weights share.
+//! How the rows, panels and inputs of a matmul are cut into tiles, for weights of any type.
 
 use crate::disjoint::Disjoint;
 use crate::packed::{PANEL_OUTPUTS, PackedMatrix};
 use crate::quantize::ActivationRows;
-use crate::simd::Simd;
-use crate::weights::WeightType;
+use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
 /// Bytes of panels that stay in the second-level cache while all rows pass.
@@ -15,9 +14,41 @@ const CHUNK_INPUTS: usize = 1536;
 /// Panels of a group are a multiple of what a tile may take at once.
 const GROUP_PANELS: usize = 4;
 
-/// A type of weights that a kernel is compiled for.
-pub(super) trait Typed: Copy + Send + Sync {
-    const TYPE: WeightType;
+/// Weights that a kernel is compiled for.
+pub(super) trait Tiled: Copy + Send + Sync {
+    /// The `ROWS` rows of a tile times its panels, `PANELS` at once if one alone has too few sums
+    /// to hide the latency of each.
+    fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile);
+}
+
+/// All rows times some panels of weights of type `T`.
+pub(super) struct OfTiles<'a, T>(pub(super) Part<'a>, pub(super) T);
+
+impl<T: Tiled> Kernel for OfTiles<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let part = &self.0;
+        let tiles = part.tiles(S::TILE_ROWS);
+        for index in 0..tiles.count() {
+            let tile = tiles.tile(index);
+            // Larger tiles than the set has registers for are not compiled.
+            match tile.rows.len() {
+                1 => T::panels::<S, 1, 4>(s, part, &tile),
+                2 => T::panels::<S, 2, 2>(s, part, &tile),
+                3 if S::TILE_ROWS >= 8 => T::panels::<S, 3, 2>(s, part, &tile),
+                3 => T::panels::<S, 3, 1>(s, part, &tile),
+                4 if S::TILE_ROWS >= 8 => T::panels::<S, 4, 2>(s, part, &tile),
+                4 => T::panels::<S, 4, 1>(s, part, &tile),
+                5 if S::TILE_ROWS >= 8 => T::panels::<S, 5, 2>(s, part, &tile),
+                6 if S::TILE_ROWS >= 8 => T::panels::<S, 6, 2>(s, part, &tile),
+                7 if S::TILE_ROWS >= 8 => T::panels::<S, 7, 2>(s, part, &tile),
+                8 if S::TILE_ROWS >= 8 => T::panels::<S, 8, 2>(s, part, &tile),
+                _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
+            }
+        }
+    }
 }
 
 /// What one worker computes: some panels of the outputs of all rows.
