@@ -241,6 +241,23 @@ fn a_pinned_page_is_neither_evicted_nor_replaced() {
     assert_eq!(cache.evict(9, "c", NOW), [1, 3, 0]);
 }
 
+/// The fuller page beside it is newer, and yet no part of what is published.
+#[test]
+fn a_pinned_page_published_again_is_recognized_beside_a_fuller_one() {
+    let tokens: Vec<u32> = (0..20).collect();
+    let mut cache = new_cache();
+    assert!(publish(&mut cache, &tokens[..18], 0, "a").is_empty());
+    let hit = cache.lookup(&Namespace::public(), &tokens, "b", NOW);
+    assert_eq!(publish(&mut cache, &tokens, 2, "longer"), [2]);
+    assert!(publish(&mut cache, &tokens[..18], 0, "again").is_empty(), "pages 0 and 1 stay held");
+    let found = verdict(&mut cache, &[&tokens[..17], &[77, 18, 19]].concat());
+    assert_eq!((found.stop.reason, found.stop.at), (Reason::DifferentToken, 17));
+    assert_eq!(found.compared_with.as_deref(), Some("again"));
+    assert_eq!(found.stop.identical_after, Some(0), "nothing follows in what it is compared with");
+    cache.unpin(hit.pin);
+    assert_eq!(cache.evict(9, "c", NOW), [3, 1, 0], "the fuller one was used before");
+}
+
 #[test]
 fn a_fuller_page_replaces_a_partial_one() {
     let tokens: Vec<u32> = (0..20).collect();

@@ -231,7 +231,13 @@ impl List {
         unused: &mut Vec<usize>,
     ) -> Option<usize> {
         let number = (prefix.len() - 1) / PAGE_TOKENS;
-        if let Some(index) = self.newest(namespace, prefix, prefix.len(), number, true) {
+        // The page with just these tokens may be pinned beside fuller ones, which are not it.
+        let same = self.of(namespace, true).find(|(_, e)| e.prefix == prefix);
+        let holding = match same {
+            Some((index, _)) => Some(index),
+            None => self.newest(namespace, prefix, prefix.len(), number, true),
+        };
+        if let Some(index) = holding {
             if self.entries[index].page != Some(page) {
                 unused.push(page);
             }

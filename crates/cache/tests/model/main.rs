@@ -55,6 +55,12 @@ fn siblings() -> impl Strategy<Value = Vec<u32>> + Clone {
         .prop_map(|(shared, tail)| (0..shared).chain(tail).collect())
 }
 
+/// So few sequences that the same page is often published again, also while a request has it
+/// pinned and a fuller one stands beside it.
+fn few() -> impl Strategy<Value = Vec<u32>> + Clone {
+    (13_u32..21, 0_u32..2).prop_map(|(len, last)| (1..len).chain([last * len]).collect())
+}
+
 fn operation(
     namespaces: usize,
     tokens: impl Strategy<Value = Vec<u32>> + Clone,
@@ -238,6 +244,25 @@ impl Pair {
     }
 }
 
+/// Regression: the list took the newest of the pages that begin with the published tokens, a fuller
+/// one, although a page with just these tokens was held.
+#[test]
+fn a_pinned_page_published_again_is_used_and_not_the_fuller_one_beside_it() {
+    let tokens: Vec<u32> = (0..20).collect();
+    let publish = |held: usize| Operation::Publish { namespace: 0, tokens: tokens[..held].into() };
+    let mut pair = Pair::new(usize::MAX, 1_000);
+    pair.apply(publish(18));
+    pair.apply(Operation::Start { namespace: 0, prompt: tokens.clone() });
+    pair.apply(publish(20));
+    pair.apply(publish(18));
+    // With the fuller page, both tokens after the changed one would be identical.
+    let changed = [&tokens[..17], &[77, 18, 19]].concat();
+    pair.apply(Operation::Start { namespace: 0, prompt: changed });
+    pair.apply(Operation::Abort { which: 1 });
+    pair.apply(Operation::Abort { which: 0 });
+    pair.apply(Operation::Evict { pages: 1 });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
@@ -265,6 +290,17 @@ proptest! {
         for tokens in published {
             pair.apply(Operation::Publish { namespace: 0, tokens });
         }
+        for operation in operations {
+            pair.apply(operation);
+        }
+    }
+
+    #[test]
+    fn it_does_so_when_few_sequences_come_again_and_again(
+        operations in prop::collection::vec(operation(1, few()), 1..80),
+        ghosts_max in prop_oneof![Just(0_usize), 1_usize..12, Just(1_000)],
+    ) {
+        let mut pair = Pair::new(usize::MAX, ghosts_max);
         for operation in operations {
             pair.apply(operation);
         }
