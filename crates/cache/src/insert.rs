@@ -60,10 +60,10 @@ impl<P: Copy + Eq> PromptCache<P> {
         by: &Use,
         unused: &mut Vec<P>,
     ) -> Option<Id> {
-        // A page that begins with all of a partial one's tokens serves whatever that would. Both are
-        // held when the partial one was pinned as the fuller one came. The partial one goes first:
-        // it may be the very page that is published, and it ends where this sequence does, which a
-        // verdict is to say.
+        // A page that begins with all of a partial one's tokens serves whatever that would. Both
+        // are held when the partial one was pinned as the fuller one came. The partial one goes
+        // first: it may be the very page that is published, and it ends where this sequence does,
+        // which a verdict is to say.
         let same = self.tree.find(parent, tokens, Kind::Held);
         let holding = same.or_else(|| match tokens.len() {
             PAGE_TOKENS => None,
