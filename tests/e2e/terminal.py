@@ -73,7 +73,7 @@ class Session:
     def wait_for(self, text: str, seconds: float = 60.0, after: str = "") -> str:
         """Reads until `text` is on the screen; with `after`, behind the last of that."""
         end = time.monotonic() + seconds
-        while text not in (self.screen.rpartition(after)[2] if after else self.screen):
+        while text not in self._behind(after):
             assert self._read(end), f"{text!r} did not come:\n{self.screen}"
         return self.screen
 
@@ -84,6 +84,13 @@ class Session:
             pass
         status = self.process.wait(timeout=max(0.1, end - time.monotonic()))
         return 128 - status if status < 0 else status
+
+    def _behind(self, text: str) -> str:
+        """What is on the screen behind the last `text`: nothing while that is not there."""
+        if not text:
+            return self.screen
+        _, found, behind = self.screen.rpartition(text)
+        return behind if found else ""
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
