@@ -357,6 +357,14 @@ def test_a_chat_on_a_terminal(default_model):
         assert session.finish() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_can_be_ended_as_soon_as_it_listens(default_model, number):
+    for _ in range(5):
+        with Server() as server:
+            server.process.send_signal(number)
+            assert server.process.wait(timeout=60) == 0
+
+
 def test_serve_warns_of_a_budget_beyond_the_machine(default_model):
     (total,) = re.findall(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     with Server("--kv-budget", str(int(total) * 1024)) as server:

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use engine::{EngineOptions, MemoryNeed};
 use server::ServerOptions;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::bytes;
 use crate::cli::ServeArguments;
@@ -73,6 +74,9 @@ async fn answer(
     if !is_loopback(address.ip()) {
         terminal.status("Warning", "anyone who reaches this address can use the model");
     }
+    // Before the line that tells others they may begin: they may also end.
+    let signals = Signals::new()?;
+    let _handler = Handler::new();
     // Always said, also with --quiet: programs read the port from it.
     say(format_args!("listening on http://{address}"));
     let options = ServerOptions {
@@ -80,8 +84,7 @@ async fn answer(
         template_date: arguments.template_date.clone(),
     };
     let engine = loaded.engine.clone();
-    let _handler = Handler::new();
-    server::serve(listener, loaded.engine, loaded.package, options, interrupted()).await;
+    server::serve(listener, loaded.engine, loaded.package, options, signals.first()).await;
     engine.shutdown();
     Ok(())
 }
@@ -90,25 +93,33 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Resolves at the first Ctrl-C or SIGTERM. A second one ends the program at once.
-async fn interrupted() {
-    if signal().await.is_err() {
-        // Without signals the server runs until it is killed.
-        return std::future::pending().await;
-    }
-    say(format_args!("finishing what runs; interrupt again to stop at once"));
-    tokio::spawn(async {
-        if signal().await.is_ok() {
-            std::process::exit(i32::from(interrupt::EXIT_CODE));
-        }
-    });
+/// The signals that end the server: Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
 }
 
-async fn signal() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
+impl Signals {
+    /// Catches them from now on.
+    fn new() -> std::io::Result<Self> {
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        Ok(Self { interrupt: interrupt?, terminate: terminate? })
+    }
+
+    /// Resolves at the first. A second one ends the program at once.
+    async fn first(mut self) {
+        self.next().await;
+        say(format_args!("finishing what runs; interrupt again to stop at once"));
+        tokio::spawn(async move {
+            self.next().await;
+            std::process::exit(i32::from(interrupt::EXIT_CODE));
+        });
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
