@@ -1,26 +1,29 @@
-//! Ctrl-C: exit code 130, whatever the command does.
+//! Ctrl-C: exit code 130, whatever the command does, unless a part of it handles it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::whole_file;
 
 /// The exit code of a program that was interrupted, as shells give it.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// How many parts of the program handle an interruption themselves.
-static HANDLERS: AtomicUsize = AtomicUsize::new(0);
+/// Where interruptions go, of handlers that may have gone. One place decides of each, so that a
+/// handler that is done at once does not leave its own to end the process.
+static HANDLERS: Mutex<Vec<UnboundedSender<()>>> = Mutex::new(Vec::new());
 
 /// Ends the process at an interruption from here on, unless there is a [`Handler`]. Without a
 /// thread or signals, an interruption ends it as the system does.
 pub(crate) fn watch() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };
-    let Ok(mut interruptions) = runtime.block_on(async { interruptions() }) else { return };
+    let interruptions = runtime.block_on(async { signal(SignalKind::interrupt()) });
+    let Ok(mut interruptions) = interruptions else { return };
     let wait = move || {
         while runtime.block_on(interruptions.recv()).is_some() {
-            if HANDLERS.load(Ordering::SeqCst) == 0 {
+            if !handled() {
                 whole_file::remove_partial();
                 std::process::exit(i32::from(EXIT_CODE));
             }
@@ -30,29 +33,28 @@ pub(crate) fn watch() {
     let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait);
 }
 
-/// Every interruption from here on.
-///
-/// # Errors
-/// What the system says.
-///
-/// # Panics
-/// Outside of a runtime.
-pub(crate) fn interruptions() -> std::io::Result<Signal> {
-    signal(SignalKind::interrupt())
+/// Tells every handler of an interruption; whether there is one.
+fn handled() -> bool {
+    let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    handlers.retain(|handler| handler.send(()).is_ok());
+    !handlers.is_empty()
 }
 
 /// While this is held, an interruption does not end the process: its holder waits for it.
-pub(crate) struct Handler;
+pub(crate) struct Handler(UnboundedReceiver<()>);
 
 impl Handler {
     pub(crate) fn new() -> Self {
-        HANDLERS.fetch_add(1, Ordering::SeqCst);
-        Self
+        let (sender, receiver) = unbounded_channel();
+        HANDLERS.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        Self(receiver)
     }
-}
 
-impl Drop for Handler {
-    fn drop(&mut self) {
-        HANDLERS.fetch_sub(1, Ordering::SeqCst);
+    /// Resolves at the next interruption since it was made.
+    pub(crate) async fn interrupted(&mut self) {
+        if self.0.recv().await.is_none() {
+            // Its sender is kept until it fails, which needs this to have gone.
+            std::future::pending().await
+        }
     }
 }

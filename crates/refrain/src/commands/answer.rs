@@ -6,11 +6,10 @@ use anstream::{AutoStream, ColorChoice};
 use engine::{Engine, Event, Events, FinishReason, Request, Sampling, Timings, TokenCounts};
 use package::{ChatRequest, Encoding, Package, PromptMap, Rendered};
 use serde_json::{Map, Value, json};
-use tokio::signal::unix::Signal;
 
 use crate::cli::RunArguments;
 use crate::failure::Failure;
-use crate::interrupt::{Handler, interruptions};
+use crate::interrupt::Handler;
 use crate::quoted::answered;
 use crate::terminal::Work;
 use crate::words::counted;
@@ -96,8 +95,7 @@ pub(super) async fn answer(
     request: Request,
     work: Option<&Work>,
 ) -> Result<Answer, Failure> {
-    let _handler = Handler::new();
-    let mut interruptions = interruptions()?;
+    let mut handler = Handler::new();
     let mut events = engine.submit(request).map_err(Failure::new)?;
     let mut answer = Answer {
         text: String::new(),
@@ -109,7 +107,7 @@ pub(super) async fn answer(
     let mut out = anstream::stdout();
     let colored = AutoStream::choice(&std::io::stdout()) == ColorChoice::Always;
     let watched = colored || std::io::stdout().is_terminal();
-    while let Some(event) = next(&mut events, &mut interruptions, &mut answer).await {
+    while let Some(event) = next(&mut events, &mut handler, &mut answer).await {
         match event {
             Event::Delta { text, tokens, .. } => {
                 match work {
@@ -136,14 +134,10 @@ pub(super) async fn answer(
 }
 
 /// The next event, or none if the answer ended or was interrupted.
-async fn next(
-    events: &mut Events,
-    interruptions: &mut Signal,
-    answer: &mut Answer,
-) -> Option<Event> {
+async fn next(events: &mut Events, handler: &mut Handler, answer: &mut Answer) -> Option<Event> {
     tokio::select! {
         event = events.recv() => event,
-        _ = interruptions.recv() => {
+        () = handler.interrupted() => {
             answer.interrupted = true;
             None
         }

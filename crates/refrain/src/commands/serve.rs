@@ -75,8 +75,7 @@ async fn answer(
         terminal.status("Warning", "anyone who reaches this address can use the model");
     }
     // Before the line that tells others they may begin: they may also end.
-    let signals = Signals::new()?;
-    let _handler = Handler::new();
+    let ending = Ending::new()?;
     // Always said, also with --quiet: programs read the port from it.
     say(format_args!("listening on http://{address}"));
     let options = ServerOptions {
@@ -84,7 +83,7 @@ async fn answer(
         template_date: arguments.template_date.clone(),
     };
     let engine = loaded.engine.clone();
-    server::serve(listener, loaded.engine, loaded.package, options, signals.first()).await;
+    server::serve(listener, loaded.engine, loaded.package, options, ending.first()).await;
     engine.shutdown();
     Ok(())
 }
@@ -93,17 +92,16 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// The signals that end the server: Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: Signal,
+/// What ends the server: Ctrl-C and SIGTERM.
+struct Ending {
+    handler: Handler,
     terminate: Signal,
 }
 
-impl Signals {
-    /// Catches them from now on.
+impl Ending {
+    /// Noticed from now on.
     fn new() -> std::io::Result<Self> {
-        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-        Ok(Self { interrupt: interrupt?, terminate: terminate? })
+        Ok(Self { handler: Handler::new(), terminate: signal(SignalKind::terminate())? })
     }
 
     /// Resolves at the first. A second one ends the program at once.
@@ -118,7 +116,7 @@ impl Signals {
 
     async fn next(&mut self) {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
+            () = self.handler.interrupted() => {}
             _ = self.terminate.recv() => {}
         }
     }
