@@ -20,6 +20,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "binary", run: binary },
     Stage { name: "model", run: |workspace| tools::model(workspace).map(drop) },
     Stage { name: "tests", run: tests },
+    Stage { name: "loom", run: loom },
     Stage { name: "doctests", run: doctests },
     Stage { name: "e2e", run: |workspace| pytest(workspace, &[]) },
 ];
@@ -115,6 +116,18 @@ fn tests(workspace: &Workspace) -> Result<()> {
     }
     command.env("REFRAIN_GPT2_VOCAB", tools::gpt2_vocabulary(workspace)?);
     command.env("REFRAIN_SMOLLM2", tools::model(workspace)?);
+    run_command(&mut command)
+}
+
+/// The barrier of the team, by loom: of everything compiled with its flag in a folder of its own.
+/// The kernels beside it are not run, so they are not worth the time of an optimization.
+fn loom(workspace: &Workspace) -> Result<()> {
+    let mut command = workspace.cargo();
+    command.args(["test", "--release", "--package", "kernels", "--lib"]);
+    command.args(["--config", "profile.release.package.kernels.opt-level=0"]);
+    command.args(["--", "team::loom_tests"]);
+    command.env("RUSTFLAGS", "--cfg loom");
+    command.env("CARGO_TARGET_DIR", workspace.target().join("loom"));
     run_command(&mut command)
 }
 

@@ -1,27 +1,25 @@
 //! A persistent team of threads for regions of a microsecond and more.
 
+mod barrier;
+#[cfg(all(loom, test))]
+mod loom_tests;
+mod sync;
+
+use self::barrier::Barrier;
 use crate::isa::{Isa, IsaError};
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::num::NonZero;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// The most threads a team can have.
 const MAX_THREADS: usize = 1024;
 /// Spins before yielding, about 30 microseconds: longer than what one thread
 /// does alone between two regions of a step.
 const SPINS: usize = 3_000;
-/// Yields before parking, about half a millisecond on an idle machine.
-const YIELDS: usize = 1_000;
-/// A yield that takes longer gave the processor to another program. Who goes on yielding there
-/// pays with its share of the processor, and gets it back late; who sleeps is let in at once
-/// when woken.
-const YIELD_MAX: Duration = Duration::from_micros(100);
 
 /// Why a team could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +49,6 @@ pub struct Team {
     isa: Isa,
     /// Held while a region runs.
     running: Mutex<()>,
-    spins: usize,
 }
 
 impl std::fmt::Debug for Team {
@@ -85,13 +82,13 @@ impl Team {
         // the one that it waits for.
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spins = if threads > processors { 0 } else { SPINS };
-        let shared = Arc::new(Shared::new(threads - 1));
-        let mut team = Team { shared, workers: Vec::new(), isa, running: Mutex::new(()), spins };
+        let shared = Arc::new(Shared::new(threads - 1, spins));
+        let mut team = Team { shared, workers: Vec::new(), isa, running: Mutex::new(()) };
         for worker in 1..threads {
             let shared = Arc::clone(&team.shared);
             let builder = std::thread::Builder::new().name(format!("team-{worker}"));
             // If this fails, dropping the team stops the threads started so far.
-            team.workers.push(builder.spawn(move || work(&shared, worker, spins))?);
+            team.workers.push(builder.spawn(move || shared.work(worker))?);
         }
         Ok(team)
     }
@@ -118,35 +115,23 @@ impl Team {
     pub(crate) fn run<F: Fn(usize) + Sync>(&self, f: F) {
         let guard = self.running.try_lock();
         let alone = self.workers.is_empty();
-        if alone || matches!(guard, Err(std::sync::TryLockError::WouldBlock)) {
+        if alone || matches!(guard, Err(TryLockError::WouldBlock)) {
             (0..self.threads()).for_each(f);
             return;
         }
         let job = Job { call: call::<F>, data: std::ptr::from_ref(&f).cast() };
-        // SAFETY: the lock keeps other regions out, and a worker reads the job
-        // only between claiming a part and finishing it; all parts of a region
-        // are finished before it ends below.
-        unsafe { *self.shared.fork.0.job.get() = job };
-        let region = self.shared.fork.0.regions.fetch_add(1, Ordering::SeqCst) + 1;
-        self.shared.start.notify();
-        let mut own = catch_unwind(AssertUnwindSafe(|| f(0)));
-        // Also after a panic: the workers still use `f`.
-        for worker in 1..self.threads() {
-            if self.shared.claim(worker, region) {
-                let result = catch_unwind(AssertUnwindSafe(|| f(worker)));
-                own = own.and(result);
-                self.shared.finished.0.fetch_add(1, Ordering::SeqCst);
+        let mut panic = None;
+        let part = |part| {
+            let result = catch_unwind(AssertUnwindSafe(|| f(part)));
+            if let Err(caught) = result {
+                panic.get_or_insert(caught);
             }
-        }
-        let target = region * self.workers.len() as u64;
-        let finished = || self.shared.finished.0.load(Ordering::SeqCst) == target;
-        self.shared.done.wait(self.spins, finished);
-        let panicked = self.shared.panic_of_worker();
+        };
+        // SAFETY: the lock keeps other regions out, and `part` catches every panic.
+        unsafe { self.shared.barrier.run(job, part) };
+        let of_worker = self.shared.panic_of_worker();
         drop(guard);
-        if let Err(panic) = own {
-            resume_unwind(panic);
-        }
-        if let Some(panic) = panicked {
+        if let Some(panic) = panic.or(of_worker) {
             resume_unwind(panic);
         }
     }
@@ -167,9 +152,7 @@ pub(crate) fn range_of(worker: usize, threads: usize, count: usize) -> Range<usi
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.fork.0.regions.fetch_add(1, Ordering::SeqCst);
-        self.shared.start.notify();
+        self.shared.barrier.stop();
         for worker in self.workers.drain(..) {
             // A worker catches every panic of a job, so this cannot fail.
             let _ = worker.join();
@@ -184,6 +167,10 @@ struct Job {
     data: *const (),
 }
 
+// SAFETY: the pointer is to a `Sync` closure and is used only in the region of the job, which the
+// closure outlives.
+unsafe impl Send for Job {}
+
 /// # Safety
 /// `data` points to a live `F`.
 unsafe fn call<F: Fn(usize) + Sync>(data: *const (), worker: usize) {
@@ -191,65 +178,34 @@ unsafe fn call<F: Fn(usize) + Sync>(data: *const (), worker: usize) {
     unsafe { (*data.cast::<F>())(worker) }
 }
 
-/// On a cache line (and its neighbour, which is fetched with it) of its own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Padded<T>(T);
-
-/// What starts a region: on one cache line, because a worker needs both.
-struct Fork {
-    /// How many regions have begun; a change starts one.
-    regions: AtomicU64,
-    job: UnsafeCell<Job>,
-}
-
 struct Shared {
-    fork: Padded<Fork>,
-    /// For each part but the caller's, the last region in which it was claimed.
-    claims: Vec<Padded<AtomicU64>>,
-    /// How many parts but the callers' were finished, ever.
-    finished: Padded<AtomicU64>,
-    start: Gate,
-    done: Gate,
-    stop: AtomicBool,
+    barrier: Barrier<Job>,
     /// Whether `panic` holds something.
     panicked: AtomicBool,
     /// The first panic of a worker in this region.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written only by the thread that holds `Team::running`, while
-// no region runs, and read by workers only after they claimed a part of a
-// region that they saw begin, before they add to `finished`; it points to a
-// `Sync` closure that outlives the region.
-unsafe impl Sync for Shared {}
-// SAFETY: as above; the pointer is never used outside a region.
-unsafe impl Send for Shared {}
-
 impl Shared {
-    fn new(workers: usize) -> Shared {
-        let job = Job { call: call::<fn(usize)>, data: std::ptr::null() };
+    fn new(workers: usize, spins: usize) -> Shared {
+        let nothing = Job { call: call::<fn(usize)>, data: std::ptr::null() };
         Shared {
-            fork: Padded(Fork { regions: AtomicU64::new(0), job: UnsafeCell::new(job) }),
-            claims: (0..workers).map(|_| Padded::default()).collect(),
-            finished: Padded::default(),
-            start: Gate::default(),
-            done: Gate::default(),
-            stop: AtomicBool::new(false),
+            barrier: Barrier::new(workers, spins, nothing),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
         }
     }
 
-    /// Takes the part `worker` of region number `region`, unless it was taken. Who gets it must
-    /// run it and add to `finished`; until then the region does not end.
-    ///
-    /// All parts of a region are claimed before the next begins, so that a part which is still
-    /// free has the number before, and who comes too late finds its region's number or a later
-    /// one.
-    fn claim(&self, worker: usize, region: u64) -> bool {
-        let claim = &self.claims[worker - 1].0;
-        claim.compare_exchange(region - 1, region, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    /// What a worker does for all its life.
+    fn work(&self, worker: usize) {
+        self.barrier.work(worker, |job| {
+            // SAFETY: `run` keeps the closure alive until all parts have ended.
+            let call = AssertUnwindSafe(|| unsafe { (job.call)(job.data, worker) });
+            if let Err(panic) = catch_unwind(call) {
+                self.lock_panic().get_or_insert(panic);
+                self.panicked.store(true, Ordering::Release);
+            }
+        });
     }
 
     /// Takes the panic of a worker, once all have finished.
@@ -258,89 +214,19 @@ impl Shared {
             return None;
         }
         self.panicked.store(false, Ordering::Relaxed);
-        lock(&self.panic).take()
+        self.lock_panic().take()
+    }
+
+    fn lock_panic(&self) -> MutexGuard<'_, Option<Box<dyn Any + Send>>> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn work(shared: &Shared, worker: usize, spins: usize) {
-    let mut seen = 0;
-    loop {
-        shared.start.wait(spins, || shared.fork.0.regions.load(Ordering::SeqCst) != seen);
-        seen = shared.fork.0.regions.load(Ordering::SeqCst);
-        if shared.stop.load(Ordering::SeqCst) {
-            return;
-        }
-        if !shared.claim(worker, seen) {
-            continue;
-        }
-        // SAFETY: the region has begun and does not end before the claimed part is finished.
-        let job = unsafe { *shared.fork.0.job.get() };
-        // SAFETY: `run` keeps the closure alive until all workers have finished.
-        let result = catch_unwind(AssertUnwindSafe(|| unsafe { (job.call)(job.data, worker) }));
-        if let Err(panic) = result {
-            lock(&shared.panic).get_or_insert(panic);
-            shared.panicked.store(true, Ordering::Release);
-        }
-        shared.finished.0.fetch_add(1, Ordering::SeqCst);
-        shared.done.notify();
-    }
-}
-
-/// Where threads wait for a condition: spinning, then yielding, then asleep.
-#[derive(Default)]
-struct Gate {
-    sleepers: Padded<AtomicUsize>,
-    mutex: Mutex<()>,
-    condvar: Condvar,
-}
-
-impl Gate {
-    /// Returns once `ready` holds; its change must be followed by a `notify`.
-    ///
-    /// A sleeper announces itself before it looks at the condition for the
-    /// last time, and a notifier changes the condition before it looks for
-    /// sleepers, all sequentially consistent: one of them sees the other.
-    fn wait(&self, spins: usize, ready: impl Fn() -> bool) {
-        for _ in 0..spins {
-            if ready() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        for _ in 0..YIELDS {
-            if ready() {
-                return;
-            }
-            let yielded = Instant::now();
-            std::thread::yield_now();
-            if yielded.elapsed() > YIELD_MAX {
-                break;
-            }
-        }
-        self.sleepers.0.fetch_add(1, Ordering::SeqCst);
-        let mut guard = lock(&self.mutex);
-        while !ready() {
-            guard = self.condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(guard);
-        self.sleepers.0.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn notify(&self) {
-        if self.sleepers.0.load(Ordering::SeqCst) > 0 {
-            drop(lock(&self.mutex));
-            self.condvar.notify_all();
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::{Duration, Instant};
 
     fn team(threads: usize) -> Team {
         Team::with_isa(threads, Isa::Scalar).unwrap()
