@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
+use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -113,9 +114,20 @@ fn is_set(value: Option<&str>) -> bool {
     !matches!(value, None | Some("" | "0" | "false"))
 }
 
-/// Writes to stderr. A stderr that has gone is no reason to stop, nor to panic.
+/// Writes a line to stderr. A stderr that has gone is no reason to stop, nor to panic.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let stderr = std::io::stderr();
+    let coloured = AutoStream::choice(&stderr) != ColorChoice::Never;
+    write_line(&mut stderr.lock(), text, coloured);
+}
+
+/// Writes `text` as a line in one piece: whoever reads a log while it grows sees whole lines.
+fn write_line(out: &mut impl Write, text: std::fmt::Arguments<'_>, coloured: bool) {
+    let mut line = format!("{text}\n");
+    if !coloured {
+        line = strip_str(&line).to_string();
+    }
+    let _ = out.write_all(line.as_bytes());
 }
 
 /// A piece of long work: a bar, or now and then a line. The bar is gone when this is dropped.
@@ -196,6 +208,31 @@ impl Drop for Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Counts the pieces in which it is written to.
+    #[derive(Default)]
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl Write for Pieces {
+        fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+            self.0.push(piece.to_vec());
+            Ok(piece.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_is_written_in_one_piece() {
+        let green = AnsiColor::Green.on_default();
+        for (coloured, whole) in [(true, "\x1b[32ma\x1b[0m b 1\n"), (false, "a b 1\n")] {
+            let mut out = Pieces::default();
+            write_line(&mut out, format_args!("{green}a{green:#} {} {}", "b", 1), coloured);
+            assert_eq!(out.0, [whole.as_bytes()]);
+        }
+    }
 
     #[test]
     fn the_strongest_word_on_colours_counts() {
