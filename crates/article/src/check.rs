@@ -145,7 +145,9 @@ fn look(
     match row.check {
         Check::Live(_) => None,
         Check::Read => {
-            lacks(Lack::Reader, format!("to be read in docs/article.md, \"{}\"", section.title))
+            let Section { letter, title, .. } = section;
+            let place = format!("\"{letter}. {title}\" of docs/article.md in Refrain's repository");
+            lacks(Lack::Reader, format!("for a reader: {place}"))
         }
         Check::Real(check) => match real {
             Real::Other(real) => Some(check(real, tally)),

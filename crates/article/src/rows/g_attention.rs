@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Row] = &[
     row(72, &[W], "it reads mostly the first three, hardly itself", Real(hardly_itself)),
     row(73, &[R, W], "other heads and layers weigh otherwise", Model(otherwise)),
     row(74, &[D], "a weight is no probability of a next token", Read),
-    row(75, &[R], "recomputed from the weights alone, it is the same", Model(by_hand)),
+    row(75, &[R], "recomputed from the weights alone, the same but for rounding", Model(by_hand)),
 ];
 
 /// What ' on' reads in layer 0, head 0, by the article.
@@ -144,8 +144,17 @@ fn by_hand(subject: &mut Subject, tally: &mut Tally) -> Seen {
     let (queries, keys) = (oracle.placed(&queries, 0), oracle.placed(&keys, 0));
     let expected = attention(&queries, &keys, &package.config)?;
     let bound = oracle.bound(&oracle.qkv_parts(0))?.max(subject.kv_bound());
-    tally.close("layer 0", &expected, &pass.at(0, Site::Pattern)?.values, bound)?;
-    let last = subject.prompt.len() * subject.prompt.len() - subject.prompt.len();
-    let by_hand = &expected[last..][..subject.prompt.len()];
-    Ok(format!("{by_hand:.4?} by hand, in layer 0, head 0"))
+    let found = pass.at(0, Site::Pattern)?;
+    tally.close("layer 0", &expected, &found.values, bound)?;
+    let tokens = subject.prompt.len();
+    let by_hand = &expected[tokens * (tokens - 1)..][..tokens];
+    let largest = expected.iter().fold(0.0f64, |most, x| most.max(*x));
+    let apart = expected.iter().zip(&found.values).map(|(a, b)| (a - f64::from(*b)).abs());
+    Ok(format!(
+        "{by_hand:.4?} by hand, {:.4?} by the engine, in layer 0, head 0; in all heads at most \
+         {:.4} apart, where {:.4} may be",
+        found.at(0, tokens - 1),
+        apart.fold(0.0, f64::max),
+        bound * largest,
+    ))
 }

@@ -29,9 +29,9 @@ const LEGEND: [(&str, &str); 10] = [
     ("S", "needs a server on the model, which is started here"),
     ("X", "the same, for the article's incident: its mechanism, not its figures"),
     ("W", "needs DistilGPT-2's real weights: --distilgpt2 FOLDER"),
-    ("D", "needs a reader: it is in the documents"),
+    ("D", "needs a reader: of docs/article.md in Refrain's repository"),
     ("-", "needs nothing"),
-    ("ok here", "this model does it otherwise than the article's, and as is said"),
+    ("ok here:", "this model does it otherwise than the article's, and as is said"),
     ("not run", "what the row needs is not there; it is not ok and not wrong"),
 ];
 /// Columns of the legend's words.
@@ -124,7 +124,7 @@ impl<W: Write> Page<W> {
             // What the model does comes first: the claim is not true of it as it stands.
             Outcome::Ok { found, otherwise: true, .. } => {
                 let article = format!("the article's model: {}", row.claim);
-                ("ok", AnsiColor::Green, format!("here: {found}"), vec![article])
+                ("ok here:", AnsiColor::Green, found.clone(), vec![article])
             }
             Outcome::Ok { found, .. } => {
                 ("ok", AnsiColor::Green, row.claim.to_owned(), vec![found.clone()])
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn what_holds_in_another_way_comes_before_the_claim_and_a_reason_comes_once() {
         let text = written(80);
-        assert!(text.contains(" 48 R  ok       here: RMS\n"), "{text}");
+        assert!(text.contains(" 48 R  ok here: RMS\n"), "{text}");
         assert!(text.contains("the article's model: (h - mean) / sqrt(variance), gain, bias"));
         assert_eq!(text.matches("a llama").count(), 1, "{text}");
         assert!(text.contains("shape (49, 50)\n"), "{text}");
