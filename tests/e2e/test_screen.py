@@ -279,12 +279,37 @@ def test_a_wrong_value_names_the_variable_it_comes_from():
         (["bench", "-t", "0"], "from 1 to 1024"),
         (["tokenize", "The", "cat", "sat", "on"], "refrain tokenize 'The cat sat on'"),
         (["why", "a.json", "b.json"], "refrain why --prompt a.json --against b.json"),
+        (["run", "-p", ""], "the prompt is empty"),
+        (["run", "-p", " \n"], "the prompt is empty"),
+        (["run", "--raw", "-p", ""], "the prompt is empty"),
+        (["trace", "--chat", "-p", ""], "the prompt is empty"),
+        (["trace", "-p", "Hi", "--tensor", "blocks.99.hook_resid_pre"], "its layers are 0 to 29"),
     ],
 )
 def test_a_wrong_word_is_told_what_is_wanted(words, said):
     error = command(*words, check=2).stderr
     assert said in error
     assert "invalid digit" not in error and "use '--" not in error
+
+
+def test_a_file_that_is_missing_is_said_in_words(default_model, tmp_path):
+    missing = str(tmp_path / "nope.npy")
+    of_why = ["why", "--prompt", missing, "--against", missing]
+    for words in [
+        of_why,
+        ["trace", "-p", "Hi", "--tensor", "logits", "--compare", missing],
+        ["trace", "-p", "Hi", "--tensor", "logits", "--save", str(tmp_path / "no" / "x.npy")],
+    ]:
+        error = command(*words, check=1).stderr
+        assert "No such file or directory" in error and "os error" not in error, words
+    assert "--prompt and --against" in command(*of_why, check=1).stderr
+
+
+def test_a_text_without_tokens_has_none(default_model):
+    done = command("tokenize", "")
+    assert (done.stdout, "no tokens" in done.stderr) == ("", True)
+    report = json.loads(command("tokenize", "", "--json").stdout)
+    assert report["ids"] == report["tokens"] == []
 
 
 def test_a_text_that_is_taken_for_a_model_is_to_be_quoted():

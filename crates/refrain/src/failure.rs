@@ -39,9 +39,25 @@ impl Failure {
             Self::Usage(message) => (message, 2),
         };
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        say(format_args!("{red}error{red:#}: {}", visible(&message)));
+        say(format_args!("{red}error{red:#}: {}", visible(&without_numbers(&message))));
         ExitCode::from(code)
     }
+}
+
+/// `message` without the numbers that the operating system has for its errors: they stand behind
+/// the same in words.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                plain.push_str(rest);
+            }
+            _ => plain.extend([" (os error ", part]),
+        }
+    }
+    plain
 }
 
 impl From<std::io::Error> for Failure {
@@ -49,6 +65,22 @@ impl From<std::io::Error> for Failure {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::new(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_system_is_said_in_words() {
+        let error = std::io::Error::from_raw_os_error(2).to_string();
+        assert!(error.contains("os error 2"), "{error}");
+        let said = without_numbers(&format!("a: {error}; b: {error}!"));
+        assert_eq!(said, "a: No such file or directory; b: No such file or directory!");
+        for other in ["", "a (os error", "a (os error x) b", "a (os error 2"] {
+            assert_eq!(without_numbers(other), other);
         }
     }
 }

@@ -50,6 +50,14 @@ pub struct TensorName {
 }
 
 impl TensorName {
+    /// The layer that the tensor is in, counted from zero, where it is in one.
+    pub fn layer(&self) -> Option<usize> {
+        match self.subject {
+            Subject::Tap(point) => point.layer,
+            Subject::Cached { layer, .. } => Some(layer),
+        }
+    }
+
     /// What Hugging Face's transformers calls the module that the tensor belongs to, or the part
     /// of its cache; with the same beginning for a decode step.
     pub fn alias(&self, architecture: Architecture) -> String {

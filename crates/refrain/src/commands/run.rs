@@ -21,6 +21,10 @@ pub(crate) fn run(arguments: &RunArguments, terminal: &Terminal) -> Result<(), F
         return Err(Failure::Usage(message.to_owned()));
     }
     let prompt = match &arguments.prompt {
+        // White space is a text that can be continued, but nothing that can be answered.
+        Some(prompt) if prompt.is_empty() || !arguments.raw && prompt.trim().is_empty() => {
+            return Err(Failure::Usage("the prompt is empty: give some text".to_owned()));
+        }
         Some(prompt) => Some(prompt.clone()),
         None if chat => None,
         None => Some(read_input()?),

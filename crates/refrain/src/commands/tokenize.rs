@@ -9,7 +9,7 @@ use crate::cli::TokenizeArguments;
 use crate::failure::Failure;
 use crate::loading;
 use crate::quoted::quoted;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, say};
 
 pub(crate) fn run(arguments: &TokenizeArguments, terminal: &Terminal) -> Result<(), Failure> {
     let (model, text) = match arguments.words.as_slice() {
@@ -47,6 +47,9 @@ pub(crate) fn run(arguments: &TokenizeArguments, terminal: &Terminal) -> Result<
         let document = json!({"schema": "refrain.tokenize/1", "ids": ids, "tokens": tokens});
         writeln!(out, "{document}")?;
         return Ok(());
+    }
+    if ids.is_empty() {
+        say(format_args!("no tokens: the text is empty"));
     }
     for &id in &ids {
         writeln!(out, "{id:>8}  {}", quoted(tokenizer.bytes(id).unwrap_or_default()))?;

@@ -1,7 +1,7 @@
 //! `refrain why`: the verdict that one prompt gets after another, without a server.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use anstyle::Style;
@@ -84,9 +84,14 @@ fn read(path: &Path, maker: PromptMaker<'_>) -> Result<Prompt, Failure> {
     let mut bytes = Vec::new();
     // One byte more than is accepted, so that a longer file is seen to be one.
     let most = PROMPT_BYTES_MAX as u64 + 1;
-    File::open(path)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
-        .map_err(|error| failed(&error))?;
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(|error| {
+        match error.kind() {
+            ErrorKind::NotFound => {
+                failed(&format!("{error}; --prompt and --against are files of requests"))
+            }
+            _ => failed(&error),
+        }
+    })?;
     Prompt::read(&name, &bytes, maker).map_err(|error| {
         let lacks_template = error.field == "messages" && maker.chat_template.is_none();
         let hint =

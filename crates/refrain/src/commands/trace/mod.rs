@@ -189,6 +189,9 @@ fn collect(
 /// The prompt's token ids.
 fn prompt(arguments: &TraceArguments, package: &Package) -> Result<Vec<u32>, Failure> {
     if arguments.chat {
+        if arguments.prompt.trim().is_empty() {
+            return Err(Failure::Usage("the prompt is empty: give some text".to_owned()));
+        }
         let message = json!({"role": "user", "content": arguments.prompt});
         let rendered = conversation(package, &[message], "leave --chat out");
         let (_, encoding) = rendered.map_err(|failure| match failure {

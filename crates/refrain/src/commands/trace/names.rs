@@ -90,11 +90,14 @@ impl Names {
                 [_] => {}
                 [] => {
                     let name = brief(&selection.name);
-                    let near = nearest(&name, names, architecture);
-                    let message = format!(
-                        "{model} has no tensor \"{name}\"; did you mean {}? --list lists all names",
-                        near.join(" or ")
-                    );
+                    let hint = match layers_of(&selection.name, names, architecture) {
+                        Some(layers) => format!("its layers are 0 to {}", layers - 1),
+                        None => {
+                            let near = nearest(&name, names, architecture);
+                            format!("did you mean {}? --list lists all names", near.join(" or "))
+                        }
+                    };
+                    let message = format!("{model} has no tensor \"{name}\"; {hint}");
                     return Err(Failure::Usage(message));
                 }
                 several => {
@@ -110,6 +113,28 @@ impl Names {
         }
         Ok(())
     }
+}
+
+/// How many layers have a tensor called `wrong` but for the layer's number; `None` where no layer
+/// has one.
+fn layers_of(wrong: &str, names: &[TensorName], architecture: Architecture) -> Option<usize> {
+    let numbered = |text: &str| {
+        let number = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let parts: Vec<&str> = text.split('.').collect();
+        // Of a decode step, the first number is the step's.
+        let from = if parts.first() == Some(&"decode") { 2 } else { 0 };
+        let at = from + parts.iter().skip(from).position(number)?;
+        Some([&parts[..at], &["LAYER"], &parts[at + 1..]].concat().join("."))
+    };
+    let wrong = numbered(wrong)?;
+    let mut layers = HashSet::new();
+    for name in names {
+        let same = |text: String| numbered(&text).is_some_and(|text| text == wrong);
+        if same(name.to_string()) || same(name.alias(architecture)) {
+            layers.extend(name.layer());
+        }
+    }
+    Some(layers.len()).filter(|&count| count > 0)
 }
 
 /// The names and aliases most like `wrong`: those that hold all its parts, else those that take the
@@ -216,6 +241,9 @@ mod tests {
         assert_eq!(said("past_key_values.layers.1.values[0]"), "");
         assert!(said("kv_cache.1.key").contains("did you mean kv_cache.1.keys"));
         assert!(said("cache.0.values").contains("did you mean kv_cache.0.values"));
+        assert!(said("kv_cache.2.keys").ends_with("\"kv_cache.2.keys\"; its layers are 0 to 1"));
+        assert!(said("past_key_values.layers.99.values").ends_with("its layers are 0 to 1"));
+        assert!(said("kv_cache.99.key").contains("did you mean kv_cache."));
         assert!(said("KV_CACHE.0.KEYS").contains("did you mean kv_cache.0.keys"));
     }
 
