@@ -232,6 +232,17 @@ def test_bench_names_its_tests_as_llama_bench_does(default_model):
         assert result["threads"] == 2
 
 
+def test_bench_decodes_sequences_together_and_asks_as_several_clients(default_model):
+    words = ["bench", "smollm2", "-p", "0", "-n", "4", "-s", "1,3", "-r", "1", "-t", "2"]
+    report = document(*words, "--clients", "2")
+    by_name = {result["test"]: result for result in report["results"]}
+    assert list(by_name) == ["tg4", "tg4x3", "clients2-cold", "clients2-warm"]
+    assert by_name["tg4x3"]["unit"] == "tok/s"
+    cold, warm = (by_name[f"clients2-{state}"] for state in ("cold", "warm"))
+    assert cold["unit"] == warm["unit"] == "ms"
+    assert 0 < warm["value"]["median"] < cold["value"]["median"], "the system prompt is held"
+
+
 def test_check_exact_holds_on_a_small_model(gpt2):
     shown = command("check", "exact", str(gpt2)).stdout
     assert "  f32 " in shown and "  q8_0 " in shown, "both types of K and V"

@@ -392,6 +392,23 @@ pub(crate) struct BenchArguments {
         value_parser = whole::<u32, 0, ANY>
     )]
     pub(crate) depth: Vec<u32>,
+    /// Numbers of sequences decoded together; tokens/s of all
+    ///
+    /// Each decodes -n tokens after -d others of its own. A llama-batched-bench beside --peer's
+    /// llama-bench is compared.
+    #[arg(
+        short, long, value_delimiter = ',', value_name = "N,..", default_value = "1",
+        value_parser = whole::<u16, 1, 4096>
+    )]
+    pub(crate) sequences: Vec<u16>,
+    /// Numbers of clients that ask a server at once
+    ///
+    /// They share a system prompt of about 942 tokens and get 64 tokens each: once when it is
+    /// new, and once more with other questions. The time of all is reported.
+    #[arg(
+        long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u16, 1, 256>
+    )]
+    pub(crate) clients: Vec<u16>,
     /// Numbers of threads [default: the physical cores]
     #[arg(
         short, long, value_delimiter = ',', value_name = "N,..",
@@ -412,7 +429,7 @@ pub(crate) struct BenchArguments {
     /// beside it is compared too.
     #[arg(long, value_name = "[NAME=]PATH")]
     pub(crate) peer: Vec<String>,
-    /// The tests of a comparison, not -p, -n and -d
+    /// The tests of a comparison, not -p, -n, -d and -s
     ///
     /// Prefill, decode at depths, and what a client sees of the server: the start, a long prompt,
     /// the same with another last question, the same again, and the most memory that it took.

@@ -1,6 +1,6 @@
 //! Our own rates, by the engine's own clock.
 
-use engine::{Engine, Event, Request, Sampling, Timings};
+use engine::{Engine, Event, Events, Request, Sampling, Timings};
 
 use super::run::Test;
 use crate::failure::Failure;
@@ -13,6 +13,10 @@ pub(super) fn run_once(
     repetition: u32,
 ) -> Result<f64, Failure> {
     let (prompt, generate, depth) = match test {
+        Test::Batch { sequences, tokens, depth } => {
+            let prompts = Prompts { depth, vocabulary, repetition };
+            return decode_together(engine, sequences.into(), tokens, &prompts);
+        }
         Test::Prefill { tokens, depth } => (tokens, 0, depth),
         Test::Decode { tokens, depth } => (0, tokens, depth),
         _ => return Err(Failure::new(format!("{test} is not a test of the engine alone"))),
@@ -34,6 +38,84 @@ pub(super) fn run_once(
         0 => (computed, timings.prefill_ms),
         count => (count as usize, timings.decode_ms),
     };
+    per_second(count, ms)
+}
+
+/// Tokens per second of `sequences` that each decode `count` tokens.
+///
+/// The last one is timed, which begins when all others decode, and ends before they do: each of
+/// its tokens is one step of all.
+fn decode_together(
+    engine: &Engine,
+    sequences: u32,
+    count: u32,
+    prompts: &Prompts,
+) -> Result<f64, Failure> {
+    for sequence in 0..sequences {
+        // So that only the first repetition computes the depth.
+        submit(engine, prompts.of(sequence), 1)?;
+    }
+    // Until the last begins, the others may each have gone on for some steps of each.
+    let enough = (count + longest_start(sequences)) as usize;
+    let mut others = Vec::new();
+    for sequence in 1..sequences {
+        others.push(ask(engine, prompts.of(sequence), enough)?);
+    }
+    for events in &mut others {
+        match events.blocking_recv() {
+            // It has begun to answer.
+            Some(Event::Delta { .. }) => {}
+            Some(Event::Failed(error)) => return Err(Failure::new(error)),
+            _ => return Err(Failure::new("the engine stopped")),
+        }
+    }
+    let (timings, _) = submit(engine, prompts.of(0), count as usize + 1)?;
+    for events in &mut others {
+        while let Ok(event) = events.try_recv() {
+            if !matches!(event, Event::Delta { .. }) {
+                return Err(Failure::new("a sequence ended before the others"));
+            }
+        }
+    }
+    per_second((sequences * count) as usize, timings.decode_ms)
+}
+
+/// The prompts of sequences that are decoded together.
+struct Prompts {
+    depth: u32,
+    vocabulary: u32,
+    repetition: u32,
+}
+
+impl Prompts {
+    /// The depth's tokens, the same in each repetition, and one to decode from, which differs.
+    fn of(&self, sequence: u32) -> Vec<u32> {
+        let mut prompt = tokens(self.depth, self.vocabulary, sequence);
+        prompt.extend(tokens(1, self.vocabulary, self.repetition << 16 | sequence));
+        prompt
+    }
+}
+
+/// The context that a test of the engine needs, in tokens.
+pub(super) fn tokens_needed(test: Test) -> u32 {
+    match test {
+        Test::Prefill { tokens, depth } | Test::Decode { tokens, depth } => {
+            depth.saturating_add(tokens).saturating_add(2)
+        }
+        Test::Batch { sequences, tokens, depth } => {
+            let all = depth.saturating_add(tokens);
+            all.saturating_add(2 + longest_start(sequences.into()))
+        }
+        _ => 0,
+    }
+}
+
+/// More steps than the first of some sequences decodes before the last begins.
+fn longest_start(sequences: u32) -> u32 {
+    64 + 8 * sequences
+}
+
+fn per_second(count: usize, ms: Option<f64>) -> Result<f64, Failure> {
     match ms {
         Some(ms) if ms > 0.0 => Ok(count as f64 * 1e3 / ms),
         _ => Err(Failure::new("the run was too short to be timed")),
@@ -53,19 +135,24 @@ pub(super) fn mix(stream: u32, index: u32) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Asks for an answer of `max_tokens`.
+fn ask(engine: &Engine, prompt: Vec<u32>, max_tokens: usize) -> Result<Events, Failure> {
+    let request = Request {
+        max_tokens: Some(max_tokens),
+        sampling: Sampling::greedy(),
+        ignore_end: true,
+        ..Request::new("bench", prompt, cache::Namespace::default())
+    };
+    engine.submit(request).map_err(Failure::new)
+}
+
+/// Asks, and waits for the end: where the time went, and how many prompt tokens were computed.
 fn submit(
     engine: &Engine,
     prompt: Vec<u32>,
     max_tokens: usize,
 ) -> Result<(Timings, usize), Failure> {
-    let mut events = engine
-        .submit(Request {
-            max_tokens: Some(max_tokens),
-            sampling: Sampling::greedy(),
-            ignore_end: true,
-            ..Request::new("bench", prompt, cache::Namespace::default())
-        })
-        .map_err(Failure::new)?;
+    let mut events = ask(engine, prompt, max_tokens)?;
     while let Some(event) = events.blocking_recv() {
         match event {
             Event::Done { timings, tokens, .. } => return Ok((timings, tokens.input)),

@@ -1,6 +1,7 @@
 //! `refrain bench`: rates in llama-bench's test names, beside other engines and beside what the
 //! machine could do at most.
 
+mod clients;
 mod engine;
 mod growth;
 mod peer;
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 use ::engine::{EngineOptions, Limits, MemoryNeed, Work};
 use package::Package;
 
+use self::clients::Texts;
 use self::peer::{Peer, Setting};
-use self::run::{LIMIT, OURS, Run, Test};
-use self::servers::Texts;
+use self::run::{LIMIT, OURS, Purpose, Run, Test};
+use self::servers::Whose;
 use crate::cli::BenchArguments;
 use crate::failure::Failure;
 use crate::loading::{self, Loaded};
@@ -31,7 +33,7 @@ const NEAR: f64 = 0.93;
 pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(), Failure> {
     let tests = tests(arguments);
     if tests.is_empty() && !arguments.limits {
-        return Err(Failure::Usage("nothing to measure: give -p, -n or both".to_owned()));
+        return Err(Failure::Usage("nothing to measure: give -p, -n or --clients".to_owned()));
     }
     let peer = |peer: &String| Peer::new(peer, arguments.kv.kv_type);
     let peers = arguments.peer.iter().map(peer).collect::<Result<Vec<_>, _>>()?;
@@ -73,8 +75,17 @@ pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(),
     arguments.plot.as_ref().map_or(Ok(()), |path| growth::draw(&bench.runs, path))
 }
 
-/// What is asked for: the tests of a comparison or a plot, or those of -p, -n and -d.
+/// What is asked for: the tests of a comparison or a plot, or those of -p, -n, -d and -s; and those
+/// of --clients.
 fn tests(arguments: &BenchArguments) -> Vec<Test> {
+    let mut tests = tests_of_one(arguments);
+    for &clients in &arguments.clients {
+        tests.extend([Test::ClientsCold { clients }, Test::ClientsWarm { clients }]);
+    }
+    tests
+}
+
+fn tests_of_one(arguments: &BenchArguments) -> Vec<Test> {
     if arguments.compare {
         let mut tests = vec![
             Test::Prefill { tokens: 512, depth: 0 },
@@ -93,7 +104,12 @@ fn tests(arguments: &BenchArguments) -> Vec<Test> {
         let (prompts, generates): (Vec<u32>, Vec<u32>) =
             (some(&arguments.prompt), some(&arguments.generate));
         tests.extend(prompts.into_iter().map(|tokens| Test::Prefill { tokens, depth }));
-        tests.extend(generates.into_iter().map(|tokens| Test::Decode { tokens, depth }));
+        for tokens in generates {
+            tests.extend(arguments.sequences.iter().map(|&sequences| match sequences {
+                1 => Test::Decode { tokens, depth },
+                _ => Test::Batch { sequences, tokens, depth },
+            }));
+        }
     }
     tests
 }
@@ -123,6 +139,7 @@ impl Bench<'_> {
         let options = EngineOptions {
             threads: count.map(usize::from),
             kv_type: self.arguments.kv.kv_type,
+            max_running: self.arguments.sequences.iter().copied().max().map(usize::from),
             ..EngineOptions::default()
         };
         let loaded = loading::load(path.to_str(), options, self.terminal)?;
@@ -134,23 +151,27 @@ impl Bench<'_> {
         }
         let context = subject.loaded.engine.info().context as u32;
         let (of_servers, of_engines): (Vec<Test>, Vec<Test>) =
-            tests.iter().partition(|test| Test::OF_SERVERS.contains(test));
+            tests.iter().partition(|test| test.is_of_servers());
         for test in of_engines {
-            match test {
-                Test::Prefill { tokens, depth } | Test::Decode { tokens, depth }
-                    if tokens + depth + 1 >= context =>
-                {
-                    let text = format!("{test} needs more than the model's context of {context}");
-                    self.terminal.dim(&format!("{text}: left out"));
-                }
-                _ => self.engines(&subject, test)?,
+            if engine::tokens_needed(test) > context {
+                let text = format!("{test} needs more than the model's context of {context}");
+                self.terminal.dim(&format!("{text}: left out"));
+            } else {
+                self.engines(&subject, test)?;
             }
         }
         let package = subject.loaded.package.clone();
         subject.loaded.engine.shutdown();
         let Subject { path, name, threads, .. } = subject;
-        if !of_servers.is_empty() {
-            self.servers(&path, &name, threads, &package)?;
+        let mut asked: Vec<Option<u16>> = of_servers.iter().map(|test| test.clients()).collect();
+        asked.dedup();
+        for clients in asked {
+            let (several, context) = match clients {
+                None => (1, clients::CONTEXT),
+                Some(clients) => (clients, clients::CONTEXT_OF_EACH),
+            };
+            let purpose = Purpose { model: &path, threads, clients: several, context };
+            self.servers(purpose, clients, &name, &package)?;
         }
         Ok(())
     }
@@ -210,21 +231,30 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The servers, each started anew for each repetition.
+    /// The servers, each started anew for each repetition, and asked by one client or by several.
     fn servers(
         &mut self,
-        path: &Path,
+        purpose: Purpose<'_>,
+        clients: Option<u16>,
         name: &str,
-        threads: u16,
         package: &Package,
     ) -> Result<(), Failure> {
         let texts = |repetition| Texts::new(&package.tokenizer, repetition);
+        let ask = |whose: Whose<'_>, texts: &Texts| {
+            let server = whose.start(purpose)?;
+            match clients {
+                None => clients::one(&server, texts),
+                Some(clients) => clients::several(&server, clients, texts),
+            }
+        };
+        let threads = purpose.threads;
         let mut rivals = Vec::new();
         for (index, peer) in self.peers.iter().enumerate().filter(|(_, peer)| peer.serves()) {
             let texts = texts(0)?;
             let measure = |setting| {
-                let results = servers::theirs(peer, path, threads, setting, &texts)?;
-                let cold = results.iter().find(|(test, _)| *test == Test::Cold);
+                let results = ask(Whose::Theirs(peer, setting), &texts)?;
+                let is_cold = |test| matches!(test, Test::Cold | Test::ClientsCold { .. });
+                let cold = results.iter().find(|(test, _)| is_cold(*test));
                 Ok(cold.map(|(_, ms)| 1.0 / ms))
             };
             let best = best_settings(peer, measure)?;
@@ -232,13 +262,13 @@ impl Bench<'_> {
         }
         for repetition in 1..=self.arguments.repetitions {
             let texts = texts(repetition.into())?;
-            for (test, value) in servers::ours(path, threads, self.arguments.kv.kv_type, &texts)? {
+            for (test, value) in ask(Whose::Ours(self.arguments.kv.kv_type), &texts)? {
                 self.keep(name, test, threads, OURS, String::new(), value)?;
             }
             for &(index, setting) in &rivals {
                 let peer = &self.peers[index];
                 let program = peer.name.clone();
-                for (test, value) in servers::theirs(peer, path, threads, setting, &texts)? {
+                for (test, value) in ask(Whose::Theirs(peer, setting), &texts)? {
                     self.keep(name, test, threads, &program, setting.name(), value)?;
                 }
             }

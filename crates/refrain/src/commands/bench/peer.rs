@@ -1,5 +1,5 @@
-//! Running other engines beside our own: the `llama-bench` and `llama-server` of llama.cpp, and of
-//! what descends from it.
+//! Running other engines beside our own: the `llama-bench`, `llama-batched-bench` and
+//! `llama-server` of llama.cpp, and of what descends from it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use engine::KvType;
 use serde_json::Value;
 
-use super::run::Test;
+use super::run::{Purpose, Test};
 use crate::failure::Failure;
 
 /// What is read of a program's output; a result takes a few kilobytes.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 /// The longest that a peer may take for one run.
 const RUN_MAX: Duration = Duration::from_secs(600);
+/// Contexts are whole multiples of so many tokens.
+const CONTEXT_BLOCK: u32 = 256;
 /// The longest that it may take to print its help.
 const HELP_MAX: Duration = Duration::from_secs(20);
 
@@ -25,10 +27,15 @@ pub(super) struct Peer {
     bench: PathBuf,
     /// The type of its K and V; its own default if nothing is said.
     kv_type: Option<KvType>,
-    /// What its bench and its server say of their options.
+    /// What its bench, its bench of batches and its server say of their options.
     bench_help: String,
+    batched_help: Option<String>,
     server_help: Option<String>,
 }
+
+/// What the programs that lie beside the bench are called.
+const BATCHED: &str = "llama-batched-bench";
+const SERVER: &str = "llama-server";
 
 /// Options of a peer, which may or may not be to its advantage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +66,12 @@ impl Peer {
         }
         // A name alone would be looked for in PATH, not in this folder.
         let bench = bench.canonicalize().map_err(Failure::new)?;
-        let server = bench.with_file_name("llama-server");
-        let server_help = server.is_file().then(|| help_of(&server)).transpose()?;
-        Ok(Peer { name, bench_help: help_of(&bench)?, bench, kv_type, server_help })
+        let help_beside = |name: &str| {
+            let program = bench.with_file_name(name);
+            program.is_file().then(|| help_of(&program)).transpose()
+        };
+        let (batched_help, server_help) = (help_beside(BATCHED)?, help_beside(SERVER)?);
+        Ok(Peer { name, bench_help: help_of(&bench)?, bench, kv_type, batched_help, server_help })
     }
 
     /// Whether there is a server beside the bench.
@@ -93,6 +103,9 @@ impl Peer {
         threads: u16,
         setting: Setting,
     ) -> Result<Option<f64>, Failure> {
+        if let Test::Batch { sequences, tokens, depth } = test {
+            return self.measure_batch(model, [sequences.into(), tokens, depth], threads, setting);
+        }
         let Some(what) = self.arguments(test) else { return Ok(None) };
         let mut command = Command::new(&self.bench);
         command.arg("-m").arg(model).args(["-t", &threads.to_string(), "-r", "1", "-o", "json"]);
@@ -101,15 +114,55 @@ impl Peer {
         if setting.repack {
             command.args(["-rtr", "1"]);
         }
-        let Output { status, stdout, stderr } = output_of(command, &self.name, RUN_MAX)?;
-        if !status.success() {
-            let last = stderr.lines().last().unwrap_or("it said nothing");
-            return Err(Failure::new(format!("{} failed ({status}): {last}", self.name)));
+        let output = self.output_of_run(command)?;
+        self.read(parse(&output.stdout))
+    }
+
+    /// One run of its bench of batches, of so many sequences, tokens in each and tokens before
+    /// them; tokens per second of all.
+    fn measure_batch(
+        &self,
+        model: &Path,
+        [sequences, tokens, depth]: [u32; 3],
+        threads: u16,
+        setting: Setting,
+    ) -> Result<Option<f64>, Failure> {
+        let Some(help) = &self.batched_help else { return Ok(None) };
+        let mut command = Command::new(self.bench.with_file_name(BATCHED));
+        // Some write a log into the current folder.
+        command.current_dir(std::env::temp_dir());
+        command.arg("-m").arg(model.canonicalize()?).args(["-t", &threads.to_string()]);
+        command.args(flash_arguments(help, setting)).args(self.kv_arguments());
+        if setting.repack {
+            command.arg("-rtr");
         }
-        match parse(&stdout) {
-            Some(rate) => Ok(Some(rate)),
-            None => Err(Failure::new(format!("{} printed no result that can be read", self.name))),
+        // One token is the least to decode from. Each sequence may get an equal share of the
+        // context, in whole blocks.
+        let depth = depth.max(1);
+        let context = sequences * (depth + tokens).next_multiple_of(CONTEXT_BLOCK);
+        for (option, value) in
+            [("-npp", depth), ("-ntg", tokens), ("-npl", sequences), ("-c", context)]
+        {
+            command.args([option, &value.to_string()]);
         }
+        let output = self.output_of_run(command)?;
+        let lines = output.stdout.lines().chain(output.stderr.lines());
+        self.read(lines.filter_map(|line| parse_batch(line, sequences)).next_back())
+    }
+
+    /// What a program printed that must succeed.
+    fn output_of_run(&self, command: Command) -> Result<Output, Failure> {
+        let output = output_of(command, &self.name, RUN_MAX)?;
+        if !output.status.success() {
+            let last = output.stderr.lines().last().unwrap_or("it said nothing");
+            return Err(Failure::new(format!("{} failed ({}): {last}", self.name, output.status)));
+        }
+        Ok(output)
+    }
+
+    fn read(&self, rate: Option<f64>) -> Result<Option<f64>, Failure> {
+        let unread = || Failure::new(format!("{} printed no result that can be read", self.name));
+        rate.map(Some).ok_or_else(unread)
     }
 
     /// The test in llama-bench's arguments. Older ones know a depth only for decoding.
@@ -134,30 +187,33 @@ impl Peer {
         knows.then(|| [plain(0, 0), pair.to_vec()].concat())
     }
 
-    /// Its server on a port, ready to be started.
-    pub(super) fn server(
-        &self,
-        model: &Path,
-        threads: u16,
-        setting: Setting,
-        port: u16,
-        context: u32,
-    ) -> Command {
-        let mut command = Command::new(self.bench.with_file_name("llama-server"));
+    /// Its server on a port, ready to be started, for `clients` with a context of so many tokens
+    /// each.
+    pub(super) fn server(&self, purpose: Purpose<'_>, setting: Setting, port: u16) -> Command {
+        let Purpose { model, threads, clients, context } = purpose;
+        let mut command = Command::new(self.bench.with_file_name(SERVER));
         command.arg("-m").arg(model).args(["-t", &threads.to_string()]);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
-        command.args(["-c", &context.to_string(), "-np", "1"]).args(self.kv_arguments());
-        // Newer servers take a word, older ones have a plain flag, off unless given.
-        let words = self.server_help.as_ref().is_some_and(|help| help.contains("on|off|auto"));
-        match (words, setting.flash_attention) {
-            (true, on) => drop(command.args(["-fa", if on { "on" } else { "off" }])),
-            (false, true) => drop(command.arg("-fa")),
-            (false, false) => {}
-        }
+        let context = context * u32::from(clients);
+        command.args(["-c", &context.to_string(), "-np", &clients.to_string()]);
+        command.args(self.kv_arguments());
+        let help = self.server_help.as_deref().unwrap_or_default();
+        command.args(flash_arguments(help, setting));
         if setting.repack {
             command.arg("-rtr");
         }
         command
+    }
+}
+
+/// Flash attention, in the arguments of a program with this help. Newer programs take a word, older
+/// ones have a plain flag, off unless given.
+fn flash_arguments(help: &str, setting: Setting) -> &'static [&'static str] {
+    match (help.contains("on|off"), setting.flash_attention) {
+        (true, true) => &["-fa", "on"],
+        (true, false) => &["-fa", "off"],
+        (false, true) => &["-fa"],
+        (false, false) => &[],
     }
 }
 
@@ -220,6 +276,18 @@ fn parse(text: &str) -> Option<f64> {
     results.get(0)?.get("avg_ts")?.as_f64()
 }
 
+/// The rate of decoding out of a line of llama-batched-bench's table, if it is one of results: the
+/// prompt's tokens, decoded tokens, sequences, all tokens, and seconds and rate of the prompts, of
+/// decoding and of both.
+fn parse_batch(line: &str, sequences: u32) -> Option<f64> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    let cells: Vec<f64> = inner.split('|').map_while(|cell| cell.trim().parse().ok()).collect();
+    match cells[..] {
+        [_, _, count, _, _, _, _, rate, _, _] if count == f64::from(sequences) => Some(rate),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +298,7 @@ mod tests {
             bench: PathBuf::new(),
             kv_type: None,
             bench_help: bench_help.to_owned(),
+            batched_help: None,
             server_help: None,
         }
     }
@@ -241,6 +310,29 @@ mod tests {
         assert_eq!(parse(output), Some(503.25));
         assert_eq!(parse("[]"), None);
         assert_eq!(parse("no model"), None);
+    }
+
+    #[test]
+    fn the_rate_of_a_batch_is_found_in_the_table() {
+        let head = "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |";
+        let line = "|    16 |     64 |    8 |    640 |    0.050 |  2577.48 |    0.827 |   618.81 |\
+                        0.877 |   729.72 |";
+        assert_eq!(parse_batch(line, 8), Some(618.81));
+        for other in [head, "|-----|-----|", "main: n_kv_max = 640", ""] {
+            assert_eq!(parse_batch(other, 8), None, "{other}");
+        }
+        assert_eq!(parse_batch(line, 16), None);
+    }
+
+    #[test]
+    fn flash_attention_is_asked_for_as_the_program_knows_it() {
+        let setting = |flash_attention| Setting { flash_attention, repack: false };
+        for newer in ["-fa [on|off|auto]", "-fa, --flash-attn (auto|on|off|0|1)"] {
+            assert_eq!(flash_arguments(newer, setting(true)), ["-fa", "on"]);
+            assert_eq!(flash_arguments(newer, setting(false)), ["-fa", "off"]);
+        }
+        assert_eq!(flash_arguments("-fa, --flash-attn", setting(true)), ["-fa"]);
+        assert_eq!(flash_arguments("-fa, --flash-attn", setting(false)), [""; 0]);
     }
 
     #[test]

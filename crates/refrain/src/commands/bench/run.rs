@@ -1,6 +1,7 @@
 //! What is measured, and the raw results.
 
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -16,6 +17,8 @@ pub(super) enum Test {
     Prefill { tokens: u32, depth: u32 },
     /// Decoding so many tokens after `depth` others.
     Decode { tokens: u32, depth: u32 },
+    /// Decoding so many tokens in each of some sequences together, after `depth` others in each.
+    Batch { sequences: u16, tokens: u32, depth: u32 },
     /// From starting a server to its first answer.
     Start,
     /// From sending a long prompt that is new to its first token, over HTTP.
@@ -26,39 +29,83 @@ pub(super) enum Test {
     Repeat,
     /// The most memory that the server took.
     PeakMemory,
+    /// From the first of so many clients' requests, with a system prompt that is new, to the last
+    /// one's answer.
+    ClientsCold { clients: u16 },
+    /// The same with other questions.
+    ClientsWarm { clients: u16 },
 }
 
 impl Test {
-    /// What a server is asked, in this order.
+    /// What one client asks a server, in this order.
     pub(super) const OF_SERVERS: [Test; 5] =
         [Test::Start, Test::Cold, Test::OtherQuestion, Test::Repeat, Test::PeakMemory];
 
+    /// Whether a server is asked, by one client or by several.
+    pub(super) fn is_of_servers(self) -> bool {
+        Test::OF_SERVERS.contains(&self) || self.clients().is_some()
+    }
+
+    /// How many clients ask a server, where it is several.
+    pub(super) fn clients(self) -> Option<u16> {
+        match self {
+            Test::ClientsCold { clients } | Test::ClientsWarm { clients } => Some(clients),
+            _ => None,
+        }
+    }
+
     pub(super) fn unit(self) -> Unit {
         match self {
-            Test::Prefill { .. } | Test::Decode { .. } => Unit::TokensPerSecond,
+            Test::Prefill { .. } | Test::Decode { .. } | Test::Batch { .. } => {
+                Unit::TokensPerSecond
+            }
             Test::PeakMemory => Unit::Mebibytes,
             _ => Unit::Milliseconds,
         }
     }
 }
 
-/// llama-bench's names where it has any: `pp512`, `tg128`, `tg128@d4096`.
+/// llama-bench's names where it has any: `pp512`, `tg128`, `tg128@d4096`; `tg128x8` is in eight
+/// sequences.
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, tokens, depth) = match *self {
-            Test::Prefill { tokens, depth } => ("pp", tokens, depth),
-            Test::Decode { tokens, depth } => ("tg", tokens, depth),
+        let depth = match *self {
+            Test::Prefill { tokens, depth } => {
+                write!(f, "pp{tokens}")?;
+                depth
+            }
+            Test::Decode { tokens, depth } => {
+                write!(f, "tg{tokens}")?;
+                depth
+            }
+            Test::Batch { sequences, tokens, depth } => {
+                write!(f, "tg{tokens}x{sequences}")?;
+                depth
+            }
             Test::Start => return f.write_str("start"),
             Test::Cold => return f.write_str("cold"),
             Test::OtherQuestion => return f.write_str("other-question"),
             Test::Repeat => return f.write_str("repeat"),
             Test::PeakMemory => return f.write_str("peak-memory"),
+            Test::ClientsCold { clients } => return write!(f, "clients{clients}-cold"),
+            Test::ClientsWarm { clients } => return write!(f, "clients{clients}-warm"),
         };
         match depth {
-            0 => write!(f, "{kind}{tokens}"),
-            depth => write!(f, "{kind}{tokens}@d{depth}"),
+            0 => Ok(()),
+            depth => write!(f, "@d{depth}"),
         }
     }
+}
+
+/// What a server is started for.
+#[derive(Clone, Copy)]
+pub(super) struct Purpose<'a> {
+    pub(super) model: &'a Path,
+    pub(super) threads: u16,
+    /// How many ask at once.
+    pub(super) clients: u16,
+    /// Tokens that each must have room for.
+    pub(super) context: u32,
 }
 
 /// What a result counts.
@@ -148,6 +195,7 @@ mod tests {
         let name = |test: Test| test.to_string();
         assert_eq!(name(Test::Prefill { tokens: 512, depth: 0 }), "pp512");
         assert_eq!(name(Test::Decode { tokens: 128, depth: 4096 }), "tg128@d4096");
+        assert_eq!(name(Test::Batch { sequences: 8, tokens: 64, depth: 512 }), "tg64x8@d512");
     }
 
     #[test]
