@@ -107,8 +107,15 @@ impl Peer {
             return self.measure_batch(model, [sequences.into(), tokens, depth], threads, setting);
         }
         let Some(what) = self.arguments(test) else { return Ok(None) };
-        let mut command = Command::new(&self.bench);
-        command.arg("-m").arg(model).args(["-t", &threads.to_string(), "-r", "1", "-o", "json"]);
+        let mut command = command_of(&self.bench);
+        command.arg("-m").arg(model.canonicalize()?).args([
+            "-t",
+            &threads.to_string(),
+            "-r",
+            "1",
+            "-o",
+            "json",
+        ]);
         command.args(["-fa", if setting.flash_attention { "1" } else { "0" }]).args(what);
         command.args(self.kv_arguments());
         if setting.repack {
@@ -128,9 +135,7 @@ impl Peer {
         setting: Setting,
     ) -> Result<Option<f64>, Failure> {
         let Some(help) = &self.batched_help else { return Ok(None) };
-        let mut command = Command::new(self.bench.with_file_name(BATCHED));
-        // Some write a log into the current folder.
-        command.current_dir(std::env::temp_dir());
+        let mut command = command_of(&self.bench.with_file_name(BATCHED));
         command.arg("-m").arg(model.canonicalize()?).args(["-t", &threads.to_string()]);
         command.args(flash_arguments(help, setting)).args(self.kv_arguments());
         if setting.repack {
@@ -189,10 +194,15 @@ impl Peer {
 
     /// Its server on a port, ready to be started, for `clients` with a context of so many tokens
     /// each.
-    pub(super) fn server(&self, purpose: Purpose<'_>, setting: Setting, port: u16) -> Command {
+    pub(super) fn server(
+        &self,
+        purpose: Purpose<'_>,
+        setting: Setting,
+        port: u16,
+    ) -> Result<Command, Failure> {
         let Purpose { model, threads, clients, context } = purpose;
-        let mut command = Command::new(self.bench.with_file_name(SERVER));
-        command.arg("-m").arg(model).args(["-t", &threads.to_string()]);
+        let mut command = command_of(&self.bench.with_file_name(SERVER));
+        command.arg("-m").arg(model.canonicalize()?).args(["-t", &threads.to_string()]);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
         let context = context * u32::from(clients);
         command.args(["-c", &context.to_string(), "-np", &clients.to_string()]);
@@ -202,7 +212,7 @@ impl Peer {
         if setting.repack {
             command.arg("-rtr");
         }
-        command
+        Ok(command)
     }
 }
 
@@ -217,9 +227,16 @@ fn flash_arguments(help: &str, setting: Setting) -> &'static [&'static str] {
     }
 }
 
+/// A program that is run outside the current folder, into which some write a log.
+fn command_of(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(std::env::temp_dir());
+    command
+}
+
 /// What a program prints when asked for help.
 fn help_of(program: &Path) -> Result<String, Failure> {
-    let mut command = Command::new(program);
+    let mut command = command_of(program);
     command.arg("--help");
     let output = output_of(command, &program.display().to_string(), HELP_MAX)?;
     Ok(output.stdout + &output.stderr)

@@ -89,7 +89,7 @@ fn ours(purpose: Purpose<'_>, kv_type: Option<KvType>) -> Result<Server, Failure
 /// A peer's server.
 fn theirs(peer: &Peer, setting: Setting, purpose: Purpose<'_>) -> Result<Server, Failure> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let mut command = peer.server(purpose, setting, address.port());
+    let mut command = peer.server(purpose, setting, address.port())?;
     let child = quiet(&mut command).stderr(Stdio::null()).spawn()?;
     Ok(Server { child, address, ours: false, start: Duration::ZERO })
 }
