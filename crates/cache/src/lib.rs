@@ -33,7 +33,7 @@ mod tree;
 mod verdict;
 
 pub use compare::compare;
-pub use lookup::Hit;
+pub use lookup::{Held, Hit};
 pub use namespace::Namespace;
 pub use prompt_cache::{Limits, Pin, PromptCache, Stats};
 pub use timestamp::Timestamp;

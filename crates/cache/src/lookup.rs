@@ -25,7 +25,28 @@ pub struct Hit<P> {
     pub pin: Pin,
 }
 
+/// What a lookup would find at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held<P> {
+    /// The full pages, in order.
+    pub pages: Vec<P>,
+    /// The tokens that a lookup would reuse, those inside a further page included.
+    pub tokens: usize,
+}
+
 impl<P: Copy + Eq> PromptCache<P> {
+    /// What [`lookup`](Self::lookup) would find, without being one: nothing is pinned, and nothing
+    /// counts as used.
+    pub fn held(&self, namespace: &Namespace, tokens: &[u32]) -> Held<P> {
+        let Some(root) = self.tree.root(namespace) else {
+            return Held { pages: Vec::new(), tokens: 0 };
+        };
+        let found = self.tree.descend(root, tokens, Kind::Held);
+        let reusable = found.tokens().min(tokens.len().saturating_sub(1));
+        let full = found.path.iter().take(reusable / PAGE_TOKENS);
+        Held { pages: full.filter_map(|&id| self.tree.page(id)).collect(), tokens: reusable }
+    }
+
     /// Finds the longest held prefix of `tokens` in the caller's namespace, at most
     /// `tokens.len() - 1` tokens, and pins its pages until [`unpin`](Self::unpin). What matched
     /// becomes the most recently used, by `request`; of a page that matched only in part, the

@@ -85,12 +85,29 @@ impl<P: Copy + Eq> PromptCache<P> {
         let ghosts_max = self.limits.ghost_bytes / PrefixTree::<P>::GHOST_BYTES;
         let mut evicted = Vec::new();
         while evicted.len() < pages {
-            let Some(page) = self.tree.evict_oldest(&by) else { break };
+            let Some(page) = self.tree.evict_oldest(&by, |_| true) else { break };
             self.tree.trim_ghosts(ghosts_max);
             evicted.push(page);
         }
         self.evicted_pages += evicted.len() as u64;
         evicted
+    }
+
+    /// As [`evict`](Self::evict), but gives one page back, the first of those that `may` go: a
+    /// caller who shares pages with the cache gains nothing by those that stay in use. Takes time
+    /// for each page that it passes over.
+    #[must_use = "this page is the caller's to free"]
+    pub fn evict_one(
+        &mut self,
+        request: &str,
+        now: Timestamp,
+        may: impl Fn(P) -> bool,
+    ) -> Option<P> {
+        let by = self.tree.begin(shared_id(request), now);
+        let page = self.tree.evict_oldest(&by, may)?;
+        self.tree.trim_ghosts(self.limits.ghost_bytes / PrefixTree::<P>::GHOST_BYTES);
+        self.evicted_pages += 1;
+        Some(page)
     }
 
     /// Gives back every page that is not pinned, and forgets all ghosts: `since` starts anew.

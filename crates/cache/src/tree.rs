@@ -302,10 +302,11 @@ impl<P: Copy + Eq> PrefixTree<P> {
         }
     }
 
-    /// Turns the least recently used evictable leaf into a ghost and returns its page.
-    pub(crate) fn evict_oldest(&mut self, by: &Use) -> Option<P> {
-        let (_, id) = self.evictable.first().copied()?;
-        let page = self.page(id)?;
+    /// Turns the least recently used evictable leaf whose page `may` go into a ghost, and returns
+    /// that page.
+    pub(crate) fn evict_oldest(&mut self, by: &Use, may: impl Fn(P) -> bool) -> Option<P> {
+        let mut leaves = self.evictable.iter().filter_map(|&(_, id)| Some((id, self.page(id)?)));
+        let (id, page) = leaves.find(|&(_, page)| may(page))?;
         self.unlist(id);
         self.leave_parent(id);
         let node = &mut self.nodes[id];

@@ -171,8 +171,11 @@ impl Pair {
     fn start(&mut self, number: usize, prompt: Vec<u32>) {
         let (request, now) = self.new_request();
         let expected = self.list.lookup(number, &prompt, &request);
+        let held = self.cache.held(&namespace(number), &prompt);
         let hit = self.cache.lookup(&namespace(number), &prompt, &request, now);
         assert_eq!(hit.pages, expected.pages);
+        assert_eq!(held.tokens, hit.reused_tokens);
+        assert_eq!(held.pages, hit.pages[..held.tokens / PAGE_TOKENS]);
         assert_eq!(hit.reused_tokens, expected.stop.at);
         assert_eq!(hit.verdict.prompt_tokens, prompt.len());
         assert_eq!(hit.verdict.computed_tokens, prompt.len() - hit.reused_tokens);
