@@ -6,17 +6,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use package::Package;
 use tokio::sync::mpsc;
 
+use crate::admission::Load;
 use crate::drain;
 use crate::model::Model;
 use crate::options::{EngineInfo, EngineOptions, Plan, StartError};
 use crate::request::{EngineError, Event, Events, Request, SubmitError};
 use crate::running::Waiting;
-use crate::scheduler::{Load, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::stats::EngineStats;
 
 /// A running model. Cheap to clone, and to use from any thread.
@@ -87,7 +87,7 @@ impl Engine {
         if inbox.stopping || inbox.ended {
             return Err(SubmitError::ShuttingDown);
         }
-        if !inbox.load.add(&request, limits) {
+        if !inbox.load.add(&request, limits.running) {
             let waiting = inbox.load.waiting;
             if waiting >= info.max_queue {
                 let request_s = inbox.stats.request_s;
@@ -96,7 +96,7 @@ impl Engine {
             }
             inbox.load.waiting += 1;
         }
-        inbox.arrived.push(Waiting { request, events, submitted: Instant::now() });
+        inbox.arrived.push(Waiting::new(request, events));
         drop(inbox);
         self.handle.shared.changed.notify_all();
         Ok(receiver)

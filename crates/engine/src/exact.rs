@@ -2,10 +2,11 @@
 //!
 //! Each cell runs the same prompts under another condition and compares logits, logprobs and
 //! tokens with a plain run (nothing cached, one chunk, one thread, alone), bit by bit. A cell
-//! fails too if its condition did not occur: if nothing was reused, or no neighbour shared a
-//! step. And a kernel whose sums depend on the batch must be caught, or the check is blind.
+//! fails too if its condition did not occur: if nothing was reused, no neighbour shared a step,
+//! or nobody was preempted. And a kernel whose sums depend on the batch must be caught, or the check is blind.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernels::{Isa, KvType, Team};
 use package::Package;
@@ -22,6 +23,12 @@ pub const LENGTHS: [usize; 10] = [15, 16, 17, 63, 64, 65, 511, 512, 513, 1037];
 const LENGTHS_OF_Q8_0: [usize; 4] = [15, 64, 511, 1037];
 /// Lengths for instruction sets other than the fastest, which can be very slow.
 const LENGTHS_OF_OTHER_ISAS: [usize; 2] = [17, 65];
+/// Requests beside the compared one, which come and go.
+const NEIGHBOURS: [usize; 4] = [0, 1, 7, 31];
+/// Those of most cells.
+const NEIGHBOURS_USUAL: [usize; 2] = [0, 7];
+/// Prompt rows per step of the cells with other numbers of neighbours, and of preempted requests.
+const CHUNK_USUAL: Option<usize> = Some(64);
 
 /// What to cross.
 #[derive(Clone, Debug)]
@@ -89,6 +96,10 @@ pub struct Cell {
     pub cached: bool,
     /// Whether unrelated requests came and went beside.
     pub neighbours: bool,
+    /// How many of them at any time.
+    pub neighbours_beside: usize,
+    /// Whether requests were preempted at random steps, and went on later.
+    pub preempted: bool,
     /// Requests compared.
     pub requests: usize,
     /// Rows of logits compared.
@@ -99,8 +110,12 @@ pub struct Cell {
     pub chunks: usize,
     /// Steps that really computed a neighbour's rows too.
     pub shared_steps: usize,
+    /// Most neighbours whose rows were really computed in one step with a compared request's.
+    pub neighbours_at_once: usize,
     /// Requests that really came and went beside.
     pub neighbours_served: usize,
+    /// How often a compared request really gave its pages up and went on.
+    pub preemptions: usize,
     /// Whether the bits were equal under the condition.
     pub outcome: Outcome,
 }
@@ -225,19 +240,27 @@ impl Part {
         let mut conditions = Vec::new();
         for &chunk in &options.chunks {
             for cached in [false, true] {
-                for neighbours in [false, true] {
-                    let runs = match self {
-                        Part::All => true,
-                        Part::Some => chunk != Some(1) && neighbours,
-                        Part::Few => chunk == Some(7) && neighbours,
-                    };
-                    if runs {
-                        conditions.push(Condition { threads, chunk, cached, neighbours });
+                for neighbours in NEIGHBOURS {
+                    for preempted in [false, true] {
+                        let condition = Condition { threads, chunk, cached, neighbours, preempted };
+                        conditions.extend(Some(condition).filter(|it| self.runs(it)));
                     }
                 }
             }
         }
         conditions
+    }
+
+    fn runs(self, condition: &Condition) -> bool {
+        let Condition { chunk, neighbours, preempted, .. } = *condition;
+        let company = NEIGHBOURS_USUAL.contains(&neighbours);
+        match self {
+            Part::All if preempted => company && chunk == CHUNK_USUAL,
+            Part::All => company || chunk == CHUNK_USUAL,
+            Part::Some if preempted => neighbours == 7 && chunk == CHUNK_USUAL,
+            Part::Some => neighbours == 7 && chunk != Some(1),
+            Part::Few => neighbours == 7 && chunk == Some(7),
+        }
     }
 }
 
@@ -256,6 +279,9 @@ impl Check<'_> {
     fn run(&self, model: &mut Model, condition: Condition) -> Result<exact_run::Run, StartError> {
         let options = EngineOptions {
             chunk_tokens: Some(condition.chunk.unwrap_or(usize::MAX)),
+            // As fast as this machine is or not, the same chunks.
+            step_budget: Some(Duration::MAX),
+            max_running: Some(condition.neighbours + 1),
             kv_type: self.kv_type,
             ..EngineOptions::default()
         };
@@ -265,7 +291,8 @@ impl Check<'_> {
 
     /// The plain run that all cells are compared with.
     fn reference(&self, model: &mut Model) -> Result<Vec<Observed>, StartError> {
-        let plain = Condition { threads: 1, chunk: None, cached: false, neighbours: false };
+        let (chunk, cached) = (None, false);
+        let plain = Condition { threads: 1, chunk, cached, neighbours: 0, preempted: false };
         Ok(self.run(model, plain)?.observed)
     }
 
@@ -287,13 +314,17 @@ impl Check<'_> {
             threads: condition.threads,
             chunk: condition.chunk,
             cached: condition.cached,
-            neighbours: condition.neighbours,
+            neighbours: condition.neighbours > 0,
+            neighbours_beside: condition.neighbours,
+            preempted: condition.preempted,
             requests: run.observed.len(),
             rows: run.observed.iter().map(|observed| observed.logits.len()).sum(),
             reused_tokens: run.reused_tokens,
             chunks: run.chunks,
             shared_steps: run.shared_steps,
+            neighbours_at_once: run.neighbours_at_once,
             neighbours_served: run.neighbours_served,
+            preemptions: run.preemptions,
             outcome,
         })
     }
@@ -304,7 +335,8 @@ impl Check<'_> {
         let mut broken = Check { prompts, reference: Vec::new(), ..*self };
         model.set_fault(Some(Fault::BatchDependent));
         broken.reference = broken.reference(model)?;
-        let condition = Condition { threads: 1, chunk: Some(7), cached: false, neighbours: true };
+        let (chunk, cached) = (Some(7), false);
+        let condition = Condition { threads: 1, chunk, cached, neighbours: 2, preempted: false };
         let cell = broken.cell(model, condition)?;
         model.set_fault(None);
         let caught = matches!(cell.outcome, Outcome::Different(_));

@@ -1,7 +1,5 @@
 //! One cell of the equality matrix: the same prompts under one condition, watched.
 
-use std::time::Instant;
-
 use cache::Namespace;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -10,12 +8,15 @@ use crate::model::Model;
 use crate::random;
 use crate::request::{Event, Events, Request, Sampling};
 use crate::running::Waiting;
-use crate::scheduler::{Scheduler, Seen};
+use crate::scheduler::Scheduler;
+use crate::step::Seen;
 
 /// Tokens drawn after each prompt.
 pub(crate) const ANSWER_TOKENS: usize = 6;
-/// Neighbours that run beside at any time.
-const NEIGHBOURS: usize = 2;
+/// A request is preempted so often at most: each time some of it is computed again.
+const PREEMPTIONS_MAX: usize = 3;
+/// How probable it is, in each step, that the request is preempted.
+const PREEMPTION_PROBABILITY: f64 = 0.3;
 
 /// Under what prompts are run.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,9 @@ pub(crate) struct Condition {
     pub(crate) threads: usize,
     pub(crate) chunk: Option<usize>,
     pub(crate) cached: bool,
-    pub(crate) neighbours: bool,
+    /// Requests that run beside at any time.
+    pub(crate) neighbours: usize,
+    pub(crate) preempted: bool,
 }
 
 /// A prompt and how its answer is drawn.
@@ -46,6 +49,8 @@ pub(crate) struct Observed {
     reused_tokens: usize,
     chunks: usize,
     shared_steps: usize,
+    neighbours_at_once: usize,
+    preemptions: usize,
 }
 
 /// What was seen of a cell.
@@ -55,7 +60,9 @@ pub(crate) struct Run {
     pub(crate) reused_tokens: usize,
     pub(crate) chunks: usize,
     pub(crate) shared_steps: usize,
+    pub(crate) neighbours_at_once: usize,
     pub(crate) neighbours_served: usize,
+    pub(crate) preemptions: usize,
     /// What should have occurred and did not.
     pub(crate) missed: Option<String>,
     pub(crate) failed: Option<String>,
@@ -119,6 +126,8 @@ pub(crate) fn run(
         run.reused_tokens += observed.reused_tokens;
         run.chunks += observed.chunks;
         run.shared_steps += observed.shared_steps;
+        run.neighbours_at_once = run.neighbours_at_once.max(observed.neighbours_at_once);
+        run.preemptions += observed.preemptions;
     }
     run
 }
@@ -152,16 +161,20 @@ impl CellRun<'_> {
         let Some(observed) = self.request(index, prompt) else { return };
         let length = prompt.tokens.len();
         let computed = length - observed.reused_tokens;
-        let chunks = self.condition.chunk.map_or(1, |chunk| computed.div_ceil(chunk));
+        let Condition { chunk, neighbours, preempted, .. } = self.condition;
+        // Neighbours take some of the rows, and what is preempted is computed again.
+        let chunks = chunk.map_or(1, |chunk| computed.div_ceil(chunk));
+        let (seen, alone) = (observed.chunks, neighbours == 0 && !preempted);
         let missed = if observed.reused_tokens != expected_reuse {
             let reused = observed.reused_tokens;
             Some(format!("{reused} tokens of {length} were reused, not {expected_reuse}"))
-        } else if observed.chunks != chunks {
-            let seen = observed.chunks;
+        } else if seen < chunks || alone && seen > chunks {
             Some(format!("{computed} tokens were computed in {seen} chunks, not {chunks}"))
-        } else if self.condition.neighbours != (observed.shared_steps > 0) {
+        } else if (neighbours > 0) != (observed.shared_steps > 0) {
             let shared = observed.shared_steps;
             Some(format!("{shared} steps computed a neighbour's rows too"))
+        } else if preempted != (observed.preemptions > 0) {
+            Some(format!("it was preempted {} times", observed.preemptions))
         } else {
             None
         };
@@ -174,14 +187,20 @@ impl CellRun<'_> {
         let id = format!("measured {index}");
         let mut request = self.request_of(&id, prompt, ANSWER_TOKENS);
         request.use_cache = self.condition.cached;
+        // Most of the rows are its own, however many neighbours there are.
+        request.priority = -1;
         // Prompts are random, so that only those of one namespace share anything.
         request.namespace = Namespace::from_salt(&id);
         let mut events = self.submit(request);
         let length = prompt.tokens.len();
         let mut observed = Observed { prompt: index, prompt_tokens: length, ..Observed::default() };
-        while !self.scheduler.is_idle() {
-            if self.condition.neighbours {
-                self.keep_neighbours();
+        for step in 0.. {
+            if self.scheduler.is_idle() {
+                break;
+            }
+            self.keep_neighbours();
+            if self.preempts(&observed, step) {
+                observed.preemptions += self.scheduler.preempt_request(&id);
             }
             let mut watch = |seen: Seen<'_>| observed.watch(&id, &seen);
             self.scheduler.step(self.model, &mut watch);
@@ -193,13 +212,21 @@ impl CellRun<'_> {
         None
     }
 
+    /// Whether the request is to be preempted before a step: now and then, and once at least.
+    fn preempts(&self, observed: &Observed, step: usize) -> bool {
+        let may = self.condition.preempted && observed.preemptions < PREEMPTIONS_MAX;
+        let last_chance = observed.preemptions == 0 && observed.logits.len() + 1 == ANSWER_TOKENS;
+        let draw = random::uniform(2, observed.prompt, step);
+        may && (last_chance || draw < PREEMPTION_PROBABILITY)
+    }
+
     /// Takes the place of neighbours that are done.
     fn keep_neighbours(&mut self) {
         self.beside.retain(|events| !(events.is_closed() && events.is_empty()));
         for events in &mut self.beside {
             while events.try_recv().is_ok() {}
         }
-        while self.beside.len() < NEIGHBOURS {
+        while self.beside.len() < self.condition.neighbours {
             let number = self.run.neighbours_served;
             self.run.neighbours_served += 1;
             let tokens = random_tokens(1000 + number, 2 + number * 7 % 23, self.vocab);
@@ -222,7 +249,7 @@ impl CellRun<'_> {
 
     fn submit(&mut self, request: Request) -> Events {
         let (events, receiver) = mpsc::unbounded_channel();
-        self.scheduler.submit(Waiting { request, events, submitted: Instant::now() });
+        self.scheduler.submit(Waiting::new(request, events));
         receiver
     }
 }
@@ -238,6 +265,7 @@ impl Observed {
                 for own in own {
                     self.chunks += usize::from(own.positions.start < self.prompt_tokens);
                     self.shared_steps += usize::from(rows.len() > 1);
+                    self.neighbours_at_once = self.neighbours_at_once.max(rows.len() - 1);
                 }
             }
             Seen::Logits { .. } => {}

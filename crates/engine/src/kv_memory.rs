@@ -3,10 +3,11 @@
 //! The prompt cache holds one reference to each page in its tree. When the pool is empty,
 //! the cache gives up pages that no running sequence uses.
 
-use cache::{Hit, Namespace, PromptCache, Timestamp};
+use cache::{Held, Hit, Namespace, PromptCache, Timestamp};
 use kernels::{PAGE_TOKENS, PageId};
 
 use crate::kv_pool::KvPool;
+use crate::sequence::By;
 
 const _: () = assert!(cache::PAGE_TOKENS == PAGE_TOKENS);
 
@@ -16,29 +17,50 @@ pub(crate) struct KvMemory {
     cache: PromptCache<PageId>,
     /// Pages that the prompt cache has a reference to.
     in_cache: Vec<bool>,
+    in_use: usize,
 }
 
 impl KvMemory {
     /// Joins an empty pool and an empty cache.
     pub(crate) fn new(pool: KvPool, cache: PromptCache<PageId>) -> Self {
         let in_cache = vec![false; pool.pages()];
-        KvMemory { pool, cache, in_cache }
+        KvMemory { pool, cache, in_cache, in_use: 0 }
     }
 
-    /// A zeroed page for `request`, evicting from the prompt cache if none is free; `None` if
-    /// the running sequences hold all pages.
-    pub(crate) fn allocate(&mut self, request: &str, now: Timestamp) -> Option<PageId> {
-        loop {
-            if let Some(page) = self.pool.allocate() {
-                return Some(page);
-            }
-            // A page that a running sequence shares is not free yet: then the next one goes.
-            let evicted = self.cache.evict(1, request, now);
-            if evicted.is_empty() {
-                return None;
-            }
-            self.give_back(evicted);
-        }
+    /// A zeroed page. If none is free, the prompt cache gives one up that no sequence uses;
+    /// `None` if it has none that it can give.
+    pub(crate) fn allocate(&mut self, by: By<'_>) -> Option<PageId> {
+        let page = self.pool.allocate().or_else(|| {
+            let pool = &self.pool;
+            let unused = |page| pool.references(page) == 1;
+            let evicted = self.cache.evict_one(by.request, by.now, unused)?;
+            self.give_back(vec![evicted]);
+            self.pool.allocate()
+        })?;
+        self.in_use += 1;
+        Some(page)
+    }
+
+    /// Makes the prompt cache give up all that nobody has pinned, also pages that sequences use:
+    /// only so can it give up pages of its own that stand before those.
+    pub(crate) fn give_up_cached(&mut self, by: By<'_>) {
+        let evicted = self.cache.evict(usize::MAX, by.request, by.now);
+        self.give_back(evicted);
+    }
+
+    /// Pages that sequences hold.
+    pub(crate) fn pages_in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// Whether a sequence holds the page.
+    pub(crate) fn is_in_use(&self, page: PageId) -> bool {
+        self.pool.references(page) > u32::from(self.in_cache[page as usize])
+    }
+
+    /// What a lookup would find.
+    pub(crate) fn held(&self, namespace: &Namespace, tokens: &[u32]) -> Held<PageId> {
+        self.cache.held(namespace, tokens)
     }
 
     /// The longest reusable prefix, pinned until [`unpin`](Self::unpin).
@@ -102,14 +124,21 @@ impl KvMemory {
         self.give_back(pages);
     }
 
-    /// Gives up the caller's references.
+    /// One more sequence holds the page.
+    pub(crate) fn share(&mut self, page: PageId) {
+        self.in_use += usize::from(!self.is_in_use(page));
+        self.pool.retain(page);
+    }
+
+    /// Gives up a sequence's references.
     pub(crate) fn release(&mut self, pages: &[PageId]) {
         for &page in pages {
             self.pool.release(page);
+            self.in_use -= usize::from(!self.is_in_use(page));
         }
     }
 
-    /// The pool, to share, copy and compute.
+    /// The pool, to copy and compute.
     pub(crate) fn pool_mut(&mut self) -> &mut KvPool {
         &mut self.pool
     }

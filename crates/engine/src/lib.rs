@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+mod admission;
 mod architecture;
 mod drain;
 mod engine;
@@ -46,15 +47,20 @@ mod model;
 mod ops;
 mod options;
 mod output;
+mod prefill_order;
 mod random;
 mod reference;
 mod request;
+mod room;
 mod rows;
 mod running;
 mod sampler;
 mod scheduler;
 mod sequence;
+mod shared_prefix;
 mod stats;
+mod step;
+mod step_budget;
 mod taps;
 pub mod trace;
 mod verdict;
@@ -72,13 +78,15 @@ pub use memory_need::MemoryNeed;
 pub use model::{Batch, Model};
 pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
-    MAX_RUNNING, StartError,
+    MAX_RUNNING, MAX_WAIT, StartError,
 };
 pub use reference::{Reference, dequantize};
 pub use request::{
-    CHOICES_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX, LOGPROB_NEVER, Request,
-    STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, Sampling, SubmitError, TOP_LOGPROBS_MAX,
-    Timings, TokenCounts, TokenInfo, TokenLogprobs, whole_nanoseconds,
+    CHOICES_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX, LOGPROB_NEVER,
+    PRIORITY_MAX, Request, STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, Sampling,
+    SubmitError, TOP_LOGPROBS_MAX, Timings, TokenCounts, TokenInfo, TokenLogprobs,
+    whole_nanoseconds,
 };
 pub use stats::EngineStats;
+pub use step_budget::STEP_BUDGET_ORDINARY;
 pub use taps::{NoTaps, Site, TapPoint, Taps};

@@ -1,6 +1,7 @@
 //! What an engine is started with, and the defaults where nothing is said.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cache::PromptCache;
 use kernels::{KvError, KvGeometry, KvType, PAGE_TOKENS, Team, TeamError};
@@ -19,6 +20,8 @@ use crate::scheduler::{Limits, Scheduler, wall_clock};
 pub const MAX_RUNNING: usize = 16;
 /// Default of [`EngineOptions::max_queue`].
 pub const MAX_QUEUE: usize = 256;
+/// Default of [`EngineOptions::max_wait`]: as long as OpenAI's clients wait by default.
+pub const MAX_WAIT: Duration = Duration::from_secs(600);
 /// Default of [`EngineOptions::chunk_tokens`].
 pub const CHUNK_TOKENS: usize = 256;
 /// Default of [`EngineOptions::answer_tokens`].
@@ -49,8 +52,17 @@ pub struct EngineOptions {
     /// Requests that may wait for others to end; by default [`MAX_QUEUE`]. With 0 a request
     /// is taken only if it can run at once.
     pub max_queue: Option<usize>,
+    /// How long a request may wait for its turn; by default [`MAX_WAIT`]. It then fails with
+    /// [`EngineError::WaitedTooLong`](crate::EngineError).
+    pub max_wait: Option<Duration>,
+    /// Longest prompt in tokens; by default what the context holds.
+    pub max_prompt: Option<usize>,
     /// Prompt rows computed in one step; by default [`CHUNK_TOKENS`].
     pub chunk_tokens: Option<usize>,
+    /// How long a step with prompt rows may take while answers are decoded, so that their next
+    /// tokens are not late; [`Duration::MAX`] is as long as it takes. By default
+    /// [`STEP_BUDGET_ORDINARY`](crate::STEP_BUDGET_ORDINARY) times a step without prompt rows.
+    pub step_budget: Option<Duration>,
     /// Longest answer of a request that says nothing; by default [`ANSWER_TOKENS`].
     pub answer_tokens: Option<usize>,
     /// Whether prefixes are kept and reused. If not, verdicts say `disabled_by_request`.
@@ -66,7 +78,10 @@ impl Default for EngineOptions {
             kv_type: None,
             max_running: None,
             max_queue: None,
+            max_wait: None,
+            max_prompt: None,
             chunk_tokens: None,
+            step_budget: None,
             answer_tokens: None,
             prompt_cache: true,
         }
@@ -103,8 +118,15 @@ pub struct EngineInfo {
     pub max_running: usize,
     /// Requests that may wait for others to end.
     pub max_queue: usize,
+    /// How long a request may wait for its turn, in seconds.
+    pub max_wait_s: f64,
+    /// Longest prompt in tokens.
+    pub max_prompt: usize,
     /// Prompt rows computed in one step.
     pub chunk_tokens: usize,
+    /// How long a step with prompt rows may take while answers are decoded, in milliseconds;
+    /// `None` is a multiple of a step without.
+    pub step_budget_ms: Option<f64>,
     /// Longest answer of a request that says nothing.
     pub answer_tokens: usize,
     /// Whether prefixes are kept and reused.
@@ -130,7 +152,7 @@ pub enum StartError {
     #[error("{field}: {message}")]
     Option {
         /// The option's name in plain words: `threads`, `context`, `kv budget`, `max
-        /// running`, `max queue`, `chunk tokens` or `answer tokens`.
+        /// running`, `max queue`, `max prompt`, `chunk tokens` or `answer tokens`.
         field: &'static str,
         /// What is wrong with it.
         message: String,
@@ -182,9 +204,11 @@ impl EngineOptions {
         };
         let context = context_within(model.config().context, pages);
         let (or, team) = (Option::unwrap_or, model.team());
+        let context = positive("context", self.context.unwrap_or(context).min(context))?;
+        let max_prompt = positive("max prompt", or(self.max_prompt, context))?;
         let info = EngineInfo {
             model: package.name.clone(),
-            context: positive("context", self.context.unwrap_or(context).min(context))?,
+            context,
             vocab: model.config().vocab,
             kv_budget_bytes: (pages * geometry.page_bytes()) as u64,
             memory_bytes,
@@ -196,12 +220,16 @@ impl EngineOptions {
             numerics_id: model.numerics_id(geometry.kv_type),
             max_running: positive("max running", or(self.max_running, MAX_RUNNING))?,
             max_queue: or(self.max_queue, MAX_QUEUE),
+            max_wait_s: self.max_wait.unwrap_or(MAX_WAIT).as_secs_f64(),
+            max_prompt: max_prompt.min(context),
             chunk_tokens: positive("chunk tokens", or(self.chunk_tokens, CHUNK_TOKENS))?,
+            step_budget_ms: self.step_budget.map(|budget| budget.as_secs_f64() * 1e3),
             answer_tokens: positive("answer tokens", or(self.answer_tokens, ANSWER_TOKENS))?,
             prompt_cache: self.prompt_cache,
         };
         let request = RequestLimits {
             context: info.context,
+            prompt: info.max_prompt,
             vocab: info.vocab,
             answer_tokens: info.answer_tokens,
             pages,
@@ -209,7 +237,9 @@ impl EngineOptions {
         let limits = Limits {
             request,
             running: info.max_running,
+            max_wait: self.max_wait.unwrap_or(MAX_WAIT),
             chunk_tokens: info.chunk_tokens,
+            step_budget: self.step_budget,
             prompt_cache: info.prompt_cache,
         };
         Ok(Plan { limits, info, geometry })

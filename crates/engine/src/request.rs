@@ -18,6 +18,8 @@ pub const STOP_STRING_BYTES_MAX: usize = 4096;
 pub const STOP_IDS_MAX: usize = 1024;
 /// Most biased tokens of one request.
 pub const LOGIT_BIAS_MAX: usize = 4096;
+/// Priorities lie between this and its negative.
+pub const PRIORITY_MAX: i32 = 100;
 /// Stands for a log-probability that is not a finite number (a token that cannot
 /// be drawn), because JSON has no infinity. The value is the one OpenAI uses.
 pub const LOGPROB_NEVER: f32 = -9999.0;
@@ -53,6 +55,9 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// `false` neither reads nor feeds the prompt cache.
     pub use_cache: bool,
+    /// Lower goes first: each step of it is worth ten seconds of waiting, so that nobody waits for
+    /// ever. Between -[`PRIORITY_MAX`] and [`PRIORITY_MAX`]; usually 0.
+    pub priority: i32,
 }
 
 impl Request {
@@ -72,6 +77,7 @@ impl Request {
             logprobs: None,
             prompt_logprobs: None,
             use_cache: true,
+            priority: 0,
         }
     }
 }
@@ -203,7 +209,8 @@ pub enum FinishReason {
 /// Where a request's time went; what is not known is `None`, never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timings {
-    /// From submission to admission.
+    /// From submission to admission, with the time in which another request computed the same
+    /// prefix.
     #[serde(serialize_with = "rounded")]
     pub queue_ms: Option<f64>,
     /// Finding the prefix, sharing its pages and copying the partial one.
@@ -258,6 +265,12 @@ pub enum EngineError {
     /// A row of logits has a NaN, or no finite number, so that no token can be drawn.
     #[error("the model's logits are not numbers; the weights are damaged")]
     NotNumbers,
+    /// Its turn did not come in time.
+    #[error("the server is busy: the request waited for {waited_s} s, and no longer may")]
+    WaitedTooLong {
+        /// How long it waited, in whole seconds.
+        waited_s: u64,
+    },
     /// The engine was shut down before the request's turn came.
     #[error("the engine is shutting down")]
     ShuttingDown,
@@ -276,6 +289,14 @@ pub enum SubmitError {
     /// The prompt leaves no room for an answer.
     #[error(transparent)]
     PromptTooLong(#[from] PromptTooLong),
+    /// The prompt is longer than [`EngineOptions::max_prompt`](crate::EngineOptions) allows.
+    #[error("the prompt has {tokens} tokens, and this server takes at most {limit}")]
+    PromptOverLimit {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens that it may have.
+        limit: usize,
+    },
     /// The prompt has no token.
     #[error("the prompt is empty")]
     EmptyPrompt,
@@ -296,6 +317,8 @@ pub enum SubmitError {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLimits {
     pub(crate) context: usize,
+    /// Longest prompt.
+    pub(crate) prompt: usize,
     pub(crate) vocab: usize,
     pub(crate) answer_tokens: usize,
     pub(crate) pages: usize,
@@ -310,6 +333,9 @@ impl RequestLimits {
         }
         let answer = usize::from(request.max_tokens != Some(0));
         check_length(tokens, answer, self.context)?;
+        if tokens > self.prompt {
+            return Err(SubmitError::PromptOverLimit { tokens, limit: self.prompt });
+        }
         self.check_ids("prompt", request.prompt.iter().copied())?;
         let choices = request.choices;
         range("n", (1..=CHOICES_MAX).contains(&choices), || {
@@ -318,6 +344,9 @@ impl RequestLimits {
         range("n", self.pages_needed(request) <= self.pages, || {
             let fit = self.choices_that_fit(request);
             format!("{choices} answers of this length do not fit the KV memory; {fit} would")
+        })?;
+        range("priority", request.priority.unsigned_abs() <= PRIORITY_MAX as u32, || {
+            format!("{} is not between -{PRIORITY_MAX} and {PRIORITY_MAX}", request.priority)
         })?;
         self.check_stops(request)?;
         for (field, top) in

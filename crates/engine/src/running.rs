@@ -6,6 +6,7 @@ use cache::{Pin, Verdict};
 use kernels::PageId;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::admission::Rank;
 use crate::output::{OutputText, Piece};
 use crate::request::{Event, FinishReason, Request, Timings, TokenCounts, TokenLogprobs};
 use crate::sampler::ChoiceState;
@@ -16,27 +17,40 @@ pub(crate) struct Waiting {
     pub(crate) request: Request,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) submitted: Instant,
+    pub(crate) rank: Rank,
+    /// What it could have reused when it first waited for a prefix that is being computed.
+    pub(crate) held_before: Option<usize>,
+}
+
+impl Waiting {
+    /// A request that begins to wait now; its rank is that of the first to arrive.
+    pub(crate) fn new(request: Request, events: UnboundedSender<Event>) -> Self {
+        let submitted = Instant::now();
+        let rank = Rank::new(&request, submitted, 0);
+        Waiting { request, events, submitted, rank, held_before: None }
+    }
 }
 
 /// A request whose steps are being run.
 pub(crate) struct Running {
     pub(crate) request: Request,
     pub(crate) events: UnboundedSender<Event>,
+    pub(crate) rank: Rank,
     pub(crate) verdict: Verdict,
-    /// Holds the hit's pages in the prompt cache until the prompt is published.
-    pub(crate) pin: Option<Pin>,
     /// Whether the prompt cache was asked.
     pub(crate) looked_up: bool,
-    /// Pages that this request may come to hold.
-    pub(crate) pages_reserved: usize,
     /// Longest answer, in tokens.
     pub(crate) answer_tokens: usize,
     /// While the prompt is computed only the first choice exists.
     pub(crate) choices: Vec<Choice>,
     /// Filled as prompt rows are computed.
     pub(crate) prompt_logprobs: Vec<Option<TokenLogprobs>>,
+    /// Prompt rows computed for it.
+    pub(crate) prompt_rows: usize,
     /// The step in which a chunk of its prompt was computed last.
     pub(crate) served_at_step: u64,
+    /// Priority and tokens left of the most urgent request that waits for what this one computes.
+    pub(crate) wanted: Option<(i32, usize)>,
     pub(crate) clock: Clock,
     /// Of all draws, the caller's or a fresh one.
     pub(crate) seed: u64,
@@ -105,6 +119,17 @@ impl Running {
     pub(crate) fn open_choices(&self) -> impl Iterator<Item = (usize, &Choice)> {
         let choices = self.choices.iter().enumerate();
         choices.filter(|(_, choice)| choice.finished.is_none() && !self.ended)
+    }
+
+    /// Takes note of a request that waits for what this one computes, with so many tokens left.
+    pub(crate) fn want(&mut self, priority: i32, left: usize) {
+        let (most, least) = self.wanted.unwrap_or((priority, left));
+        self.wanted = Some((most.min(priority), least.min(left)));
+    }
+
+    /// Whether it is still to be given log-probabilities of prompt tokens.
+    pub(crate) fn wants_prompt_rows(&self) -> bool {
+        self.request.prompt_logprobs.is_some() && self.clock.prefilled.is_none()
     }
 
     /// Sends an event; a receiver that has gone is noticed at the next step.

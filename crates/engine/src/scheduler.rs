@@ -1,38 +1,39 @@
 //! The scheduler: admit, plan a step, run it, hand out.
 //!
-//! A step computes one row for each answer being decoded, and one chunk of the prompt that
-//! has waited longest. A request is admitted when the pages it may come to need are not
-//! promised to others, so that a running request never lacks memory; it gives up what it
-//! did not need when it ends. What goes wrong inside a step fails one request.
+//! A step computes one row for each answer being decoded, and beside them as many prompt rows
+//! as the step's time allows. A request is admitted when there are pages for what it has to
+//! compute now; when pages run out later, the last in rank gives its own up, keeps what the
+//! prompt cache can hold of them, and goes on when there is room again. Whoever is first in
+//! rank is never stopped, so that all come to their end. What goes wrong inside a step fails
+//! one request.
 
-use std::collections::VecDeque;
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use cache::{Timestamp, Verdict};
-use kernels::KvStore;
+use cache::{Namespace, Timestamp, Verdict};
 use package::Package;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::admission::{self, Load, Rank};
 use crate::drain::DrainRate;
 use crate::kv_memory::KvMemory;
-use crate::model::{Batch, Model};
+use crate::model::Model;
 use crate::output::OutputText;
+use crate::prefill_order::{self, Prompt};
 use crate::random;
 use crate::request::{
     EngineError, Event, FinishReason, Request, RequestLimits, TokenInfo, TokenLogprobs,
 };
+use crate::room::{self, Outlook};
 use crate::running::{Choice, Clock, Prefix, Running, Waiting};
 use crate::sampler::{ChoiceState, LogSoftmax, Sampler, are_numbers};
-use crate::sequence::{By, Sequence};
+use crate::sequence::{By, OutOfPages, Sequence};
+use crate::shared_prefix::Candidate;
 use crate::stats::EngineStats;
-use crate::taps::NoTaps;
+use crate::step::{self, Observer, Part, Seen};
+use crate::step_budget::{StepBudget, StepRows};
 use crate::verdict::PrefillRate;
-
-/// Prompt rows in one step when logits of all of them are wanted, to bound their memory.
-const LOGIT_ROWS_MAX: usize = 64;
 
 /// What the scheduler keeps to.
 #[derive(Clone, Copy, Debug)]
@@ -40,62 +41,14 @@ pub(crate) struct Limits {
     pub(crate) request: RequestLimits,
     /// Answers computed at the same time.
     pub(crate) running: usize,
+    /// How long a request may wait for its turn.
+    pub(crate) max_wait: Duration,
     /// Prompt rows in one step.
     pub(crate) chunk_tokens: usize,
+    /// How long a step may take beside answers that are decoded.
+    pub(crate) step_budget: Option<Duration>,
     /// Whether prefixes are kept at all.
     pub(crate) prompt_cache: bool,
-}
-
-/// What requests take of the limits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
-    answers: usize,
-    pages: usize,
-    /// Requests that wait for others to end.
-    pub(crate) waiting: usize,
-}
-
-impl Load {
-    /// Adds a request if it can run beside the others and none waits before it. Alone, every
-    /// request can that [`RequestLimits::check`] found good.
-    pub(crate) fn add(&mut self, request: &Request, limits: &Limits) -> bool {
-        let answers = self.answers + request.choices;
-        let pages = self.pages + limits.request.pages_needed(request);
-        let full = answers > limits.running || pages > limits.request.pages;
-        if self.waiting > 0 || full && self.answers > 0 {
-            return false;
-        }
-        (self.answers, self.pages) = (answers, pages);
-        true
-    }
-}
-
-/// What an observer is shown of a step.
-pub(crate) enum Seen<'a> {
-    /// The rows that are computed together.
-    Step(&'a [Rows<'a>]),
-    /// The logits that a token is drawn from.
-    Logits { request: &'a str, logits: &'a [f32] },
-}
-
-/// Rows of one choice in a step.
-pub(crate) struct Rows<'a> {
-    pub(crate) request: &'a str,
-    pub(crate) positions: Range<usize>,
-}
-
-/// Looks at steps from outside; changes nothing.
-pub(crate) type Observer<'o> = dyn FnMut(Seen<'_>) + 'o;
-
-/// Part of a step: successive rows of one choice.
-#[derive(Clone, Debug)]
-struct Part {
-    running: usize,
-    choice: usize,
-    positions: Range<usize>,
-    /// Those rows whose logits are wanted, at the end of `positions`.
-    logits: Range<usize>,
-    prefill: bool,
 }
 
 /// All requests that wait or run, and the memory they share.
@@ -108,6 +61,9 @@ pub(crate) struct Scheduler {
     running: Vec<Running>,
     /// The last events of requests that ended, with their channels.
     closing: Vec<(UnboundedSender<Event>, Event)>,
+    /// Requests that ever came.
+    arrived: u64,
+    budget: StepBudget,
     rate: PrefillRate,
     drain: DrainRate,
     stats: EngineStats,
@@ -125,6 +81,8 @@ impl Scheduler {
             waiting: VecDeque::new(),
             running: Vec::new(),
             closing: Vec::new(),
+            arrived: 0,
+            budget: StepBudget::new(limits.step_budget, limits.chunk_tokens),
             rate: PrefillRate::default(),
             drain: DrainRate::default(),
             stats: EngineStats::default(),
@@ -134,7 +92,9 @@ impl Scheduler {
 
     /// Queues a request that [`RequestLimits::check`] found good.
     pub(crate) fn submit(&mut self, waiting: Waiting) {
-        self.waiting.push_back(waiting);
+        let rank = Rank::new(&waiting.request, waiting.submitted, self.arrived);
+        self.arrived += 1;
+        self.waiting.push_back(Waiting { rank, ..waiting });
     }
 
     /// Takes back what has not been admitted.
@@ -152,6 +112,16 @@ impl Scheduler {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
+    /// What running requests take, and those that the next steps will admit.
+    pub(crate) fn expected_load(&self) -> Load {
+        let mut load = Load::of(&self.running);
+        let order = admission::order(self.waiting.iter(), &self.running);
+        let fits = |at: &usize| load.add(&self.waiting[*at].request, self.limits.running);
+        let fitting = order.into_iter().take_while(fits).count();
+        load.waiting = self.waiting.len() - fitting;
+        load
+    }
+
     /// A step, and the last events of those who ended in it.
     pub(crate) fn step(&mut self, model: &mut Model, observer: &mut Observer<'_>) {
         self.compute(model, observer);
@@ -167,6 +137,7 @@ impl Scheduler {
         self.drop_cancelled();
         self.admit();
         let plan = self.plan();
+        let plan = self.make_room(plan);
         if !plan.is_empty() {
             self.stats.steps += 1;
             self.run(model, &plan, observer);
@@ -191,6 +162,7 @@ impl Scheduler {
         EngineStats {
             running: self.running.len(),
             waiting: self.waiting.len(),
+            preempted: self.sequences().filter(|sequence| !sequence.is_attached()).count(),
             pages: pool.pages(),
             pages_free: pool.free_pages(),
             pages_cached: cached.pages,
@@ -200,6 +172,11 @@ impl Scheduler {
             request_s: self.drain.request_s(),
             ..self.stats.clone()
         }
+    }
+
+    /// The sequences of all answers that are not finished.
+    fn sequences(&self) -> impl Iterator<Item = &Sequence> {
+        self.running.iter().flat_map(Running::open_choices).map(|(_, choice)| &choice.sequence)
     }
 
     // Admit.
@@ -215,68 +192,118 @@ impl Scheduler {
             }
         }
         self.running.retain(|running| !running.ended);
+        let (max_wait, closing) = (self.limits.max_wait, &mut self.closing);
+        let waiting = self.waiting.len();
+        self.waiting.retain(|waiting| {
+            let waited = waiting.submitted.elapsed();
+            if waited > max_wait {
+                let error = EngineError::WaitedTooLong { waited_s: waited.as_secs() };
+                closing.push((waiting.events.clone(), Event::Failed(error)));
+            }
+            waited <= max_wait
+        });
+        self.stats.requests_expired += (waiting - self.waiting.len()) as u64;
     }
 
-    /// Admits in the order of arrival, as long as answers and pages are left.
+    /// Lets who was preempted go on, then admits who waits, each in order and as long as there is
+    /// room. Nobody overtakes another for whom there is none.
     fn admit(&mut self) {
-        while let Some(next) = self.waiting.front() {
-            if !self.load().add(&next.request, &self.limits) {
-                return;
+        self.running.iter_mut().for_each(|running| running.wanted = None);
+        self.stats.waiting_for_prefix = 0;
+        let blocked = self.resume_preempted();
+        let mut load = Load::of(&self.running);
+        let mut waiting: Vec<Option<Waiting>> = self.waiting.drain(..).map(Some).collect();
+        for at in admission::order(waiting.iter().flatten(), &self.running) {
+            let Some(next) = &mut waiting[at] else { continue };
+            let behind = blocked.is_some_and(|rank| rank < next.rank);
+            if behind || !load.add(&next.request, self.limits.running) {
+                break;
             }
-            let needed = self.limits.request.pages_needed(&next.request);
-            if let Some(waiting) = self.waiting.pop_front() {
-                self.start(waiting, needed);
+            let candidate = Candidate::of_waiting(next, self.limits.prompt_cache);
+            let answers = next.request.choices;
+            match room::outlook(&candidate, answers, &self.running, &self.memory) {
+                Outlook::NoRoom => break,
+                Outlook::Shared { leader, held } => {
+                    self.stats.waiting_for_prefix += 1;
+                    next.held_before.get_or_insert(held);
+                    let left = next.request.prompt.len() - held;
+                    self.running[leader].want(next.request.priority, left);
+                }
+                Outlook::Room => waiting[at].take().into_iter().for_each(|next| self.start(next)),
             }
         }
+        self.waiting = waiting.into_iter().flatten().collect();
     }
 
-    /// What the running requests take.
-    fn load(&self) -> Load {
-        Load {
-            answers: self.running.iter().map(|running| running.request.choices).sum(),
-            pages: self.running.iter().map(|running| running.pages_reserved).sum(),
-            waiting: 0,
+    /// Attaches answers that gave their pages up. Returns the rank of the first for which there is
+    /// no room.
+    fn resume_preempted(&mut self) -> Option<Rank> {
+        let mut detached: Vec<(Rank, usize, usize)> = Vec::new();
+        for (index, running) in self.running.iter().enumerate() {
+            let open = running.open_choices().filter(|(_, open)| !open.sequence.is_attached());
+            detached.extend(open.map(|(choice, _)| (running.rank, index, choice)));
         }
+        detached.sort_unstable();
+        for (rank, index, choice) in detached {
+            let running = &self.running[index];
+            if running.ended {
+                continue;
+            }
+            let candidate = Candidate::of_choice(running, index, choice, self.limits.prompt_cache);
+            match room::outlook(&candidate, 1, &self.running, &self.memory) {
+                Outlook::NoRoom => return Some(rank),
+                Outlook::Shared { leader, held } => {
+                    let left = candidate.tokens.len() - held;
+                    let priority = candidate.request.priority;
+                    self.running[leader].want(priority, left);
+                }
+                Outlook::Room => self.resume(index, choice),
+            }
+        }
+        None
     }
 
-    /// What running requests take, and those that the next step will admit.
-    pub(crate) fn expected_load(&self) -> Load {
-        let mut load = self.load();
-        let fits = |next: &&Waiting| load.add(&next.request, &self.limits);
-        let fitting = self.waiting.iter().take_while(fits).count();
-        load.waiting = self.waiting.len() - fitting;
-        load
+    /// Lets an answer that was preempted go on.
+    fn resume(&mut self, index: usize, choice: usize) {
+        let prompt_cache = self.limits.prompt_cache;
+        let running = &mut self.running[index];
+        if let Err(error) = room::resume(running, choice, prompt_cache, &mut self.memory, self.now)
+        {
+            self.fail(index, EngineError::Step(error.to_string()));
+        }
     }
 
     /// Finds the request's prefix and lets it run.
-    fn start(&mut self, waiting: Waiting, pages_reserved: usize) {
-        let Waiting { request, events, submitted } = waiting;
+    fn start(&mut self, waiting: Waiting) {
+        let Waiting { request, events, submitted, rank, held_before } = waiting;
         let admitted = Instant::now();
         let prefix = self.find_prefix(&request);
         let by = By { request: &request.id, now: self.now };
-        let (pages, reused, memory) = (&prefix.pages, prefix.reused, &mut self.memory);
-        let sequence = Sequence::resume(&request.prompt, pages, reused, memory, by);
-        let sequence = match sequence {
-            Ok(sequence) => sequence,
-            Err(error) => {
-                prefix.pin.into_iter().for_each(|pin| self.memory.unpin(pin));
-                self.stats.requests_failed += 1;
-                self.closing.push((events, Event::Failed(EngineError::Step(error.to_string()))));
-                return;
-            }
-        };
+        let mut sequence = Sequence::new(request.prompt.clone());
+        let (pages, reused) = (&prefix.pages, prefix.reused);
+        let attached = room::attach(&mut sequence, pages, reused, &mut self.memory, by);
+        let looked_up = prefix.pin.is_some();
+        prefix.pin.into_iter().for_each(|pin| self.memory.unpin(pin));
+        if let Err(error) = attached {
+            self.stats.requests_failed += 1;
+            self.closing.push((events, Event::Failed(EngineError::Step(error.to_string()))));
+            return;
+        }
         self.stats.prompt_tokens += prefix.verdict.prompt_tokens as u64;
-        self.stats.reused_tokens += prefix.verdict.reused_tokens as u64;
+        self.stats.reused_tokens += reused as u64;
+        let shared = held_before.map_or(0, |held| reused.saturating_sub(held));
+        self.stats.shared_prefix_tokens += shared as u64;
         let seed = request.sampling.seed.unwrap_or_else(random::fresh_seed);
         let mut running = Running {
+            rank,
             answer_tokens: self.limits.request.answer_tokens(&request),
             verdict: prefix.verdict,
-            looked_up: prefix.pin.is_some(),
-            pin: prefix.pin,
-            pages_reserved,
+            looked_up,
             choices: Vec::with_capacity(request.choices),
             prompt_logprobs: Vec::new(),
+            prompt_rows: 0,
             served_at_step: self.stats.steps,
+            wanted: None,
             clock: Clock::new(submitted, admitted),
             ended: false,
             seed,
@@ -317,33 +344,111 @@ impl Scheduler {
 
     // Plan.
 
-    /// One row for each answer being decoded, then one chunk of a prompt.
+    /// One row for each answer being decoded, then prompt rows within the step's budget.
     fn plan(&mut self) -> Vec<Part> {
-        let mut plan = Vec::with_capacity(self.limits.running + 1);
-        let mut longest_unserved: Option<usize> = None;
+        let mut plan = Vec::with_capacity(self.limits.running.min(self.running.len()) + 1);
+        let mut prompts = Vec::new();
+        let mut caller_rows: HashMap<Namespace, usize> = HashMap::new();
+        for Running { request, prompt_rows, .. } in &self.running {
+            *caller_rows.entry(request.namespace).or_default() += prompt_rows;
+        }
         for (index, running) in self.running.iter().enumerate() {
+            let caller_rows = caller_rows.get(&running.request.namespace).copied();
             for (choice, Choice { sequence, .. }) in running.open_choices() {
-                if sequence.pending() == 1 {
-                    plan.push(Part::new(running, index, choice, 1));
-                } else if longest_unserved
-                    .is_none_or(|other| running.served_at_step < self.running[other].served_at_step)
-                {
-                    longest_unserved = Some(index);
+                match sequence.pending() {
+                    _ if !sequence.is_attached() => {}
+                    1 => plan.push(Part::new(running, index, choice, 1)),
+                    _ => {
+                        let caller_rows = caller_rows.unwrap_or(0);
+                        prompts.push(Prompt::new(running, (index, choice), caller_rows));
+                    }
                 }
             }
         }
-        if let Some(index) = longest_unserved {
-            let step = self.stats.steps + 1;
-            let running = &mut self.running[index];
+        let room = self.budget.room(plan.len());
+        let step = self.stats.steps + 1;
+        for (prompt, rows) in prefill_order::share(prompts, room, step) {
+            let running = &mut self.running[prompt.running];
             running.served_at_step = step;
-            let chunk = match running.request.prompt_logprobs {
-                Some(_) => self.limits.chunk_tokens.min(LOGIT_ROWS_MAX),
-                None => self.limits.chunk_tokens,
-            };
-            let rows = running.choices[0].sequence.pending().min(chunk);
-            plan.push(Part::new(running, index, 0, rows));
+            plan.push(Part::new(running, prompt.running, prompt.choice, rows));
         }
         plan
+    }
+
+    /// Makes room for the plan's rows, in the order of ranks. When no page is left, the last in
+    /// rank that runs is preempted; what it had planned is left out.
+    fn make_room(&mut self, mut plan: Vec<Part>) -> Vec<Part> {
+        plan.sort_by_key(|part| (self.running[part.running].rank, part.choice));
+        plan.retain(|part| {
+            while self.may_run(part) {
+                match self.room_for(part) {
+                    Ok(()) => return true,
+                    Err(error) => self.preempt_last(part, error),
+                }
+            }
+            false
+        });
+        plan
+    }
+
+    fn may_run(&self, part: &Part) -> bool {
+        let running = &self.running[part.running];
+        !running.ended && running.choices[part.choice].sequence.is_attached()
+    }
+
+    fn room_for(&mut self, part: &Part) -> Result<(), OutOfPages> {
+        let Running { request, choices, .. } = &mut self.running[part.running];
+        let by = By { request: &request.id, now: self.now };
+        let sequence = &mut choices[part.choice].sequence;
+        sequence.make_room(part.positions.len(), &mut self.memory, by)
+    }
+
+    /// Preempts the last in rank. If that is the only one, nothing but the prompt cache can stand
+    /// in its way.
+    fn preempt_last(&mut self, part: &Part, error: OutOfPages) {
+        let running = self.running.iter().enumerate();
+        let attached = running.flat_map(|(index, running)| {
+            let open = running.open_choices().filter(|(_, open)| open.sequence.is_attached());
+            open.map(move |(choice, _)| (running.rank, index, choice))
+        });
+        match attached.max() {
+            Some((_, index, choice)) if (index, choice) != (part.running, part.choice) => {
+                self.preempt(index, choice);
+            }
+            Some((_, index, choice))
+                if self.sequences().filter(|s| s.is_attached()).count() > 1 =>
+            {
+                self.preempt(index, choice);
+            }
+            _ => {
+                let request = &self.running[part.running].request;
+                self.memory.give_up_cached(By { request: &request.id, now: self.now });
+                if self.room_for(part).is_err() {
+                    self.fail(part.running, EngineError::Step(error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Takes an answer's pages for others. It goes on later, and nobody sees a difference.
+    fn preempt(&mut self, index: usize, choice: usize) {
+        self.stats.preemptions += 1;
+        self.retire(index, choice);
+    }
+
+    /// Preempts a request's answers, for tests; returns how many.
+    pub(crate) fn preempt_request(&mut self, id: &str) -> usize {
+        let before = self.stats.preemptions;
+        for index in 0..self.running.len() {
+            for choice in 0..self.running[index].choices.len() {
+                let Running { request, choices, .. } = &self.running[index];
+                let open = choices[choice].finished.is_none();
+                if request.id == id && open && choices[choice].sequence.is_attached() {
+                    self.preempt(index, choice);
+                }
+            }
+        }
+        (self.stats.preemptions - before) as usize
     }
 
     // Run.
@@ -353,11 +458,7 @@ impl Scheduler {
     fn run(&mut self, model: &mut Model, plan: &[Part], observer: &mut Observer<'_>) {
         let started = Instant::now();
         match self.run_together(model, plan, observer) {
-            Ok(()) if plan.iter().any(|part| part.prefill) => {
-                let rows = plan.iter().map(|part| part.positions.len()).sum();
-                self.rate.note(rows, started.elapsed());
-            }
-            Ok(()) => {}
+            Ok(()) => self.note_time(plan, started.elapsed()),
             Err(error) if plan.len() == 1 => self.fail(plan[0].running, error),
             Err(_) => {
                 for part in plan {
@@ -379,30 +480,27 @@ impl Scheduler {
         plan: &[Part],
         observer: &mut Observer<'_>,
     ) -> Result<(), EngineError> {
-        for part in plan {
-            let Running { request, choices, .. } = &mut self.running[part.running];
-            let by = By { request: &request.id, now: self.now };
-            let sequence = &mut choices[part.choice].sequence;
-            sequence
-                .make_room(part.positions.len(), &mut self.memory, by)
-                .map_err(|error| EngineError::Step(error.to_string()))?;
-        }
-        self.show(plan, observer);
+        step::show(plan, &self.running, observer);
         let store = self.memory.pool_mut().store_mut();
-        let logits = forward(model, store, &self.running, plan)?;
+        let logits = step::forward(model, store, &self.running, plan)?;
         self.hand_out(plan, logits, observer);
         Ok(())
     }
 
-    fn show(&self, plan: &[Part], observer: &mut Observer<'_>) {
-        let rows: Vec<Rows<'_>> = plan
-            .iter()
-            .map(|part| Rows {
-                request: &self.running[part.running].request.id,
-                positions: part.positions.clone(),
-            })
-            .collect();
-        observer(Seen::Step(&rows));
+    fn note_time(&mut self, plan: &[Part], took: Duration) {
+        let mut rows = StepRows::default();
+        for part in plan {
+            if part.prefill {
+                rows.prompt += part.positions.len();
+                rows.prompt_depths += part.positions.clone().sum::<usize>();
+            } else {
+                rows.decoded += 1;
+            }
+        }
+        self.budget.note(rows, took);
+        if rows.prompt > 0 {
+            self.rate.note(rows.decoded + rows.prompt, took);
+        }
     }
 
     // Hand out.
@@ -413,6 +511,8 @@ impl Scheduler {
             let running = &mut self.running[part.running];
             if !running.ended {
                 running.choices[part.choice].sequence.advance(part.positions.len());
+                running.prompt_rows += if part.prefill { part.positions.len() } else { 0 };
+                self.publish_chunk(part);
             }
             for (position, row) in part.logits.clone().zip(&mut rows) {
                 self.take_row(part, position, row, observer);
@@ -440,9 +540,7 @@ impl Scheduler {
         let choices = if running.clock.prefilled.is_some() {
             part.choice..part.choice + 1
         } else {
-            if let Err(error) = self.end_prefill(part.running) {
-                return self.fail(part.running, error);
-            }
+            self.end_prefill(part.running);
             0..self.running[part.running].choices.len()
         };
         for choice in choices {
@@ -451,7 +549,7 @@ impl Scheduler {
     }
 
     /// The prompt is computed: publishes its full pages and gives each choice its sequence.
-    fn end_prefill(&mut self, index: usize) -> Result<(), EngineError> {
+    fn end_prefill(&mut self, index: usize) {
         let running = &mut self.running[index];
         running.clock.prefilled = Some(Instant::now());
         if running.request.prompt_logprobs.is_some() {
@@ -459,19 +557,14 @@ impl Scheduler {
             let logprobs = std::mem::take(&mut running.prompt_logprobs);
             running.send(Event::PromptLogprobs(logprobs));
         }
-        self.unpin(index);
         self.publish(index, 0, true);
         for choice in 1..self.running[index].request.choices {
             let running = &self.running[index];
             let by = By { request: &running.request.id, now: self.now };
-            let fork = running.choices[0]
-                .sequence
-                .fork(&mut self.memory, by)
-                .map_err(|error| EngineError::Step(error.to_string()))?;
+            let fork = running.choices[0].sequence.fork(&mut self.memory, by);
             let choice = self.choice(running, choice, fork);
             self.running[index].choices.push(choice);
         }
-        Ok(())
     }
 
     /// Draws a choice's next token and sends what can be sent.
@@ -532,6 +625,15 @@ impl Scheduler {
         }
     }
 
+    /// Publishes what a part added to a prompt that goes on, for those who wait for it.
+    fn publish_chunk(&mut self, part: &Part) {
+        let running = &self.running[part.running];
+        let pending = running.choices[part.choice].sequence.pending();
+        if part.prefill && (pending > 0 || running.clock.prefilled.is_some()) {
+            self.publish(part.running, part.choice, true);
+        }
+    }
+
     /// Offers a choice's computed rows to the prompt cache: all of them, or the full pages
     /// alone while the sequence goes on writing to the last one.
     fn publish(&mut self, index: usize, choice: usize, full_pages: bool) {
@@ -557,7 +659,6 @@ impl Scheduler {
     /// Ends a request, keeping what it computed.
     fn end(&mut self, index: usize) {
         let open: Vec<usize> = self.running[index].open_choices().map(|open| open.0).collect();
-        self.unpin(index);
         for choice in open {
             self.retire(index, choice);
         }
@@ -571,7 +672,6 @@ impl Scheduler {
         }
         self.stats.requests_failed += 1;
         self.closing.push((self.running[index].events.clone(), Event::Failed(error)));
-        self.unpin(index);
         self.running[index].ended = true;
     }
 
@@ -584,63 +684,6 @@ impl Scheduler {
         }
         self.running.clear();
     }
-
-    fn unpin(&mut self, index: usize) {
-        if let Some(pin) = self.running[index].pin.take() {
-            self.memory.unpin(pin);
-        }
-    }
-}
-
-impl Part {
-    /// The next `rows` rows of a choice.
-    fn new(running: &Running, index: usize, choice: usize, rows: usize) -> Self {
-        let sequence = &running.choices[choice].sequence;
-        let end = sequence.computed() + rows;
-        let prompt = running.clock.prefilled.is_none();
-        let logits = if prompt && running.request.prompt_logprobs.is_some() {
-            sequence.computed()..end
-        } else if end == sequence.tokens().len() {
-            end - 1..end
-        } else {
-            end..end
-        };
-        let prefill = sequence.pending() > 1;
-        Part { running: index, choice, positions: sequence.computed()..end, logits, prefill }
-    }
-}
-
-/// Computes a step's rows. A panic is caught like an error: the rows may be wrong, but the
-/// next step overwrites whatever scratch it left.
-fn forward<'m>(
-    model: &'m mut Model,
-    store: &mut KvStore,
-    running: &[Running],
-    plan: &[Part],
-) -> Result<&'m [f32], EngineError> {
-    let rows = plan.iter().map(|part| part.positions.len()).sum();
-    let mut tokens = Vec::with_capacity(rows);
-    let mut places = Vec::with_capacity(rows);
-    let mut logit_rows = Vec::with_capacity(plan.len());
-    for part in plan {
-        let sequence = &running[part.running].choices[part.choice].sequence;
-        for position in part.positions.clone() {
-            if part.logits.contains(&position) {
-                logit_rows.push(tokens.len());
-            }
-            tokens.push(sequence.tokens()[position]);
-            places.push(sequence.place(position));
-        }
-    }
-    let batch = Batch { tokens: &tokens, places: &places, logit_rows: &logit_rows };
-    let logits = catch(move || model.forward(store, &batch, &mut NoTaps))
-        .ok_or_else(|| EngineError::Step("a kernel panicked".to_string()))?;
-    logits.map_err(|error| EngineError::Step(error.to_string()))
-}
-
-/// What `step` returns, or `None` if it panics.
-fn catch<R>(step: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(step)).ok()
 }
 
 /// Now, as the prompt cache counts it.

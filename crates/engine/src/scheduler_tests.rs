@@ -6,16 +6,19 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use cache::Namespace;
-use kernels::Team;
+use kernels::{PageId, Team};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::options::EngineOptions;
 use crate::request::{Events, Request, Sampling};
 
-/// Pages of the small pool: two requests of the largest size barely fit.
-const PAGES: usize = 14;
+/// Pages of the small pool: a request of the largest size barely fits.
+const PAGES: usize = 16;
+/// Pages beside those, that are taken away for a while.
+const STARVED_MAX: usize = 8;
 
 fn package() -> Arc<Package> {
     static PACKAGE: OnceLock<Arc<Package>> = OnceLock::new();
@@ -36,7 +39,9 @@ fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
     let options = EngineOptions {
         kv_bytes: Some((pages * model.kv_geometry().page_bytes()) as u64),
         chunk_tokens: Some(chunk_tokens),
-        max_running: Some(4),
+        max_running: Some(6),
+        // As fast as this machine is or not, the same steps.
+        step_budget: Some(Duration::MAX),
         ..EngineOptions::default()
     };
     options.resolve(&package(), model).unwrap().scheduler(&package()).unwrap()
@@ -44,7 +49,7 @@ fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
 
 fn submit(scheduler: &mut Scheduler, request: Request) -> Events {
     let (events, receiver) = mpsc::unbounded_channel();
-    scheduler.submit(Waiting { request, events, submitted: Instant::now() });
+    scheduler.submit(Waiting::new(request, events));
     receiver
 }
 
@@ -78,9 +83,9 @@ fn run_alone(model: &mut Model, request: &Request) -> Answer {
 }
 
 impl Scheduler {
-    /// Counts each page's holders anew and compares.
-    fn audit(&self) {
-        let mut holders = HashMap::new();
+    /// Counts each page's holders anew and compares; `starved` pages are the test's own.
+    fn audit(&self, starved: &[PageId]) {
+        let mut holders: HashMap<PageId, u32> = starved.iter().map(|&page| (page, 1)).collect();
         let sequences = self.running.iter().flat_map(|running| &running.choices);
         for page in sequences.flat_map(|choice| choice.sequence.pages()) {
             *holders.entry(*page).or_insert(0) += 1;
@@ -92,29 +97,41 @@ impl Scheduler {
             let expected = holders.get(&page).copied().unwrap_or(0) + in_cache;
             assert_eq!(self.memory.pool().references(page), expected, "page {page}");
         }
+        assert_eq!(self.memory.pages_in_use(), holders.len());
         let stats = self.stats();
         assert_eq!(stats.pages_cached, cached);
         if self.is_idle() {
-            assert_eq!(stats.pages_free + stats.pages_cached, stats.pages);
+            assert_eq!(stats.pages_free + cached + starved.len(), stats.pages);
         }
+    }
+
+    fn test<'a>(&self) -> By<'a> {
+        By { request: "test", now: self.now }
     }
 }
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Submit(Box<Request>),
+    /// So many like requests at once, of which all but the first wait for its prefix.
+    Submit(Box<Request>, usize),
     Cancel(prop::sample::Index),
+    /// The oldest goes, who computes what others wait for.
+    CancelOldest,
     Steps(usize),
+    Preempt(prop::sample::Index),
+    Evict(usize),
+    /// Takes pages away, and gives back those that were taken before.
+    Starve(usize),
 }
 
 /// Prompts of few families, so that they share prefixes of random length.
 fn any_request() -> impl Strategy<Value = Request> {
     let prompt = (0usize..3, 1usize..70, 0usize..4);
-    let shape = (1usize..4, 0usize..12, any::<bool>(), any::<u64>());
-    let options = (prop::bool::weighted(0.8), prop::bool::weighted(0.1), any::<bool>());
+    let shape = (1usize..4, 0usize..40, any::<bool>(), any::<u64>());
+    let options = (prop::bool::weighted(0.8), prop::bool::weighted(0.1), any::<bool>(), -2..3);
     (prompt, shape, options).prop_map(
         |((family, common, tail), (choices, max_tokens, greedy, seed), options)| {
-            let (use_cache, prompt_rows, salted) = options;
+            let (use_cache, prompt_rows, salted, priority) = options;
             let mut prompt: Vec<u32> =
                 (0..common).map(|i| ((i * (7 + family) + family) % 250) as u32).collect();
             prompt.extend((0..tail).map(|i| (seed as usize + i) as u32 % 250));
@@ -128,9 +145,11 @@ fn any_request() -> impl Strategy<Value = Request> {
                 choices,
                 max_tokens: Some(max_tokens),
                 sampling,
+                ignore_end: true,
                 logprobs: Some(0),
                 prompt_logprobs: prompt_rows.then_some(1),
                 use_cache,
+                priority,
                 ..Request::new(
                     format!("{seed}"),
                     prompt,
@@ -142,61 +161,145 @@ fn any_request() -> impl Strategy<Value = Request> {
 }
 
 fn any_operation() -> impl Strategy<Value = Operation> {
+    let submit = (any_request(), prop_oneof![3 => Just(1), 1 => 2usize..4]);
     prop_oneof![
-        3 => any_request().prop_map(|request| Operation::Submit(Box::new(request))),
+        4 => submit.prop_map(|(request, times)| Operation::Submit(Box::new(request), times)),
         1 => any::<prop::sample::Index>().prop_map(Operation::Cancel),
-        4 => (1usize..9).prop_map(Operation::Steps),
+        1 => Just(Operation::CancelOldest),
+        8 => (1usize..9).prop_map(Operation::Steps),
+        1 => any::<prop::sample::Index>().prop_map(Operation::Preempt),
+        1 => (1usize..PAGES).prop_map(Operation::Evict),
+        1 => (0usize..=STARVED_MAX).prop_map(Operation::Starve),
     ]
 }
 
+/// A scheduler on a small pool, and who waits for it.
+struct World {
+    model: Model,
+    scheduler: Scheduler,
+    open: Vec<(Request, Events)>,
+    starved: Vec<PageId>,
+    finished: usize,
+}
+
+impl World {
+    fn new(chunk_tokens: usize) -> Self {
+        let model = model();
+        let mut scheduler = scheduler(&model, PAGES + STARVED_MAX, chunk_tokens);
+        // Whatever is accepted can run also while pages are taken away.
+        scheduler.limits.request.pages = PAGES;
+        World { model, scheduler, open: Vec::new(), starved: Vec::new(), finished: 0 }
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        let scheduler = &mut self.scheduler;
+        match operation {
+            Operation::Submit(request, times) => {
+                for _ in 0..times {
+                    if scheduler.limits.request.check(&request).is_ok() {
+                        let events = submit(scheduler, Request::clone(&request));
+                        self.open.push((Request::clone(&request), events));
+                    }
+                }
+            }
+            Operation::Cancel(index) if !self.open.is_empty() => {
+                self.open.swap_remove(index.index(self.open.len()));
+            }
+            Operation::CancelOldest if !self.open.is_empty() => drop(self.open.remove(0)),
+            Operation::Cancel(_) | Operation::CancelOldest => {}
+            Operation::Steps(steps) => (0..steps).for_each(|_| self.step()),
+            Operation::Preempt(index) => {
+                if !scheduler.running.is_empty() {
+                    let which = index.index(scheduler.running.len());
+                    let id = scheduler.running[which].request.id.clone();
+                    scheduler.preempt_request(&id);
+                }
+            }
+            Operation::Evict(pages) => {
+                let taken = (0..pages).map_while(|_| scheduler.memory.allocate(scheduler.test()));
+                let taken: Vec<PageId> = taken.collect();
+                scheduler.memory.release(&taken);
+            }
+            Operation::Starve(pages) => {
+                scheduler.memory.release(&std::mem::take(&mut self.starved));
+                let taken = (0..pages).map_while(|_| scheduler.memory.allocate(scheduler.test()));
+                self.starved = taken.collect();
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.scheduler.step(&mut self.model, &mut |_| {});
+        self.scheduler.audit(&self.starved);
+    }
+
+    /// Compares what is finished with solo runs.
+    fn compare(&mut self) {
+        let mut open = Vec::new();
+        for (request, mut events) in self.open.drain(..) {
+            if !events.is_closed() {
+                open.push((request, events));
+                continue;
+            }
+            let together = answer(&mut events, request.choices);
+            assert!(together.is_some(), "a request without an end");
+            assert_eq!(together, run_alone(&mut self.model, &request));
+            self.finished += 1;
+        }
+        self.open = open;
+    }
+
+    /// Lets all come to their end, and looks whether every page is back.
+    fn finish(&mut self) {
+        for _ in 0..50_000 {
+            if self.scheduler.is_idle() {
+                break;
+            }
+            self.step();
+        }
+        assert!(self.scheduler.is_idle(), "a request is stuck");
+        self.compare();
+        assert!(self.open.is_empty());
+        self.apply(Operation::Starve(0));
+        let now = self.scheduler.now;
+        self.scheduler.memory.clear_cache(now);
+        assert_eq!(self.scheduler.stats().pages_free, PAGES + STARVED_MAX);
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
     fn no_page_is_lost_and_every_answer_is_its_solo_answer(
-        operations in prop::collection::vec(any_operation(), 1..40),
+        operations in prop::collection::vec(any_operation(), 1..200),
         chunk_tokens in 1usize..40,
     ) {
-        let mut model = model();
-        let mut scheduler = scheduler(&model, PAGES, chunk_tokens);
-        let mut open: Vec<(Request, Events)> = Vec::new();
-        for operation in operations {
-            match operation {
-                Operation::Submit(request) => {
-                    if scheduler.limits.request.check(&request).is_ok() {
-                        let events = submit(&mut scheduler, Request::clone(&request));
-                        open.push((*request, events));
-                    }
-                }
-                Operation::Cancel(index) if !open.is_empty() => {
-                    open.swap_remove(index.index(open.len()));
-                }
-                Operation::Cancel(_) => {}
-                Operation::Steps(steps) => {
-                    for _ in 0..steps {
-                        scheduler.step(&mut model, &mut |_| {});
-                        scheduler.audit();
-                    }
-                }
-            }
-        }
-        for _ in 0..20_000 {
-            if scheduler.is_idle() {
-                break;
-            }
-            scheduler.step(&mut model, &mut |_| {});
-            scheduler.audit();
-        }
-        prop_assert!(scheduler.is_idle(), "a request is stuck");
-        for (request, mut events) in open {
-            let together = answer(&mut events, request.choices);
-            prop_assert!(together.is_some(), "a request without an end");
-            prop_assert_eq!(together, run_alone(&mut model, &request));
-        }
-        let now = scheduler.now;
-        scheduler.memory.clear_cache(now);
-        prop_assert_eq!(scheduler.stats().pages_free, PAGES);
+        let mut world = World::new(chunk_tokens);
+        operations.into_iter().for_each(|operation| world.apply(operation));
+        world.finish();
     }
+}
+
+#[test]
+fn ten_thousand_operations_leave_nothing_behind() {
+    let mut world = World::new(16);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for number in 0..10_000 {
+        let operation = any_operation().new_tree(&mut runner).unwrap().current();
+        // More than are answered would only make the queue longer.
+        match operation {
+            Operation::Submit(..) if world.open.len() > 40 => world.apply(Operation::Steps(8)),
+            operation => world.apply(operation),
+        }
+        if number % 100 == 0 {
+            world.compare();
+        }
+    }
+    world.finish();
+    let stats = world.scheduler.stats();
+    println!("{} requests finished, {stats:?}", world.finished);
+    assert!(world.finished > 1000 && stats.preemptions > 100 && stats.shared_prefix_tokens > 100);
 }
 
 #[test]
@@ -217,7 +320,7 @@ fn a_step_that_fails_fails_one_request() {
     let mut bad_events = submit(&mut scheduler, bad);
     while !scheduler.is_idle() {
         scheduler.step(&mut model, &mut |_| {});
-        scheduler.audit();
+        scheduler.audit(&[]);
     }
     assert!(matches!(bad_events.try_recv(), Ok(Event::Failed(EngineError::Step(_)))));
     assert_eq!(answer(&mut good_events, 1).map(|a| a[0].len()), alone.map(|a| a[0].len()));
@@ -255,7 +358,7 @@ fn eviction_makes_room_and_is_named() {
         let mut events = submit(scheduler, request);
         while !scheduler.is_idle() {
             scheduler.step(&mut model, &mut |_| {});
-            scheduler.audit();
+            scheduler.audit(&[]);
         }
         loop {
             match events.try_recv().unwrap() {
@@ -275,4 +378,138 @@ fn eviction_makes_room_and_is_named() {
     let late = run(&mut scheduler, 0, "late");
     assert_eq!(reason(&late), "evicted");
     assert!(late.stop.evicted_for.is_some_and(|request| request.starts_with("other")));
+}
+
+/// A request for some tokens that does not end by itself.
+fn going(id: &str, prompt: Vec<u32>, max_tokens: usize) -> Request {
+    Request {
+        max_tokens: Some(max_tokens),
+        ignore_end: true,
+        sampling: Sampling { seed: Some(1), ..Sampling::default() },
+        logprobs: Some(0),
+        ..Request::new(id, prompt, Namespace::public())
+    }
+}
+
+fn counted(from: u32, tokens: u32) -> Vec<u32> {
+    (from..from + tokens).map(|token| token % 250).collect()
+}
+
+/// Rows that are computed until all is done, by request.
+fn rows_until_idle(scheduler: &mut Scheduler, model: &mut Model) -> HashMap<String, usize> {
+    let mut rows = HashMap::new();
+    while !scheduler.is_idle() {
+        scheduler.step(model, &mut |seen| {
+            if let Seen::Step(parts) = seen {
+                for part in parts {
+                    *rows.entry(part.request.to_string()).or_insert(0) += part.positions.len();
+                }
+            }
+        });
+        scheduler.audit(&[]);
+    }
+    rows
+}
+
+fn verdict_of(events: &mut Events) -> Verdict {
+    loop {
+        match events.try_recv().unwrap() {
+            Event::Done { verdict, .. } => return verdict,
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_prefix_that_is_being_computed_is_computed_once() {
+    let mut model = model();
+    let mut scheduler = scheduler(&model, 100, 16);
+    // The second turns off inside the fourth page, the third after it.
+    let prompts = [
+        counted(0, 100),
+        [counted(0, 56), counted(100, 10)].concat(),
+        [counted(0, 64), counted(150, 10)].concat(),
+    ];
+    let mut all: Vec<Events> = prompts
+        .iter()
+        .enumerate()
+        .map(|(id, prompt)| submit(&mut scheduler, going(&id.to_string(), prompt.clone(), 1)))
+        .collect();
+    scheduler.step(&mut model, &mut |_| {});
+    assert_eq!(scheduler.stats().waiting_for_prefix, 2);
+    let rows = rows_until_idle(&mut scheduler, &mut model);
+    assert_eq!((rows["0"], rows["1"], rows["2"]), (84, 10, 10), "less the first step's 16");
+    let verdicts: Vec<Verdict> = all.iter_mut().map(verdict_of).collect();
+    let reasons: Vec<&str> = verdicts.iter().map(|verdict| verdict.stop.reason.code()).collect();
+    assert_eq!(reasons, ["first_request", "different_token", "end_of_cached"]);
+    let reused: Vec<usize> = verdicts.iter().map(|verdict| verdict.reused_tokens).collect();
+    assert_eq!(reused, [0, 56, 64]);
+    // 16 were there when they first waited, for the one that came to the queue after a step.
+    assert_eq!(scheduler.stats().shared_prefix_tokens, 56 + 64);
+}
+
+#[test]
+fn if_who_computes_goes_away_another_takes_over() {
+    let mut model = model();
+    let mut scheduler = scheduler(&model, 100, 16);
+    let first = submit(&mut scheduler, going("first", counted(0, 90), 1));
+    let mut others: Vec<Events> = ["second", "third"]
+        .iter()
+        .map(|id| submit(&mut scheduler, going(id, counted(0, 80), 1)))
+        .collect();
+    scheduler.step(&mut model, &mut |_| {});
+    scheduler.step(&mut model, &mut |_| {});
+    drop(first);
+    let rows = rows_until_idle(&mut scheduler, &mut model);
+    assert_eq!((rows["second"], rows["third"]), (80 - 32, 1));
+    let reused: Vec<usize> = others.iter_mut().map(|e| verdict_of(e).reused_tokens).collect();
+    assert_eq!(reused, [32, 79]);
+}
+
+#[test]
+fn the_last_is_preempted_when_pages_run_out_and_goes_on() {
+    let mut model = model();
+    // Two pages each at first, four each in the end.
+    let mut scheduler = scheduler(&model, 6, 64);
+    let requests = [going("old", counted(0, 20), 40), going("young", counted(100, 20), 40)];
+    let mut events = requests.clone().map(|request| submit(&mut scheduler, request));
+    let rows = rows_until_idle(&mut scheduler, &mut model);
+    assert_eq!(rows["old"], 59);
+    assert_eq!(rows["young"], 59 + 16, "the page that the other needed is computed again");
+    assert_eq!(scheduler.stats().preemptions, 1);
+    for (request, events) in requests.iter().zip(&mut events) {
+        assert_eq!(answer(events, 1), run_alone(&mut model, request));
+    }
+}
+
+#[test]
+fn a_small_request_does_not_wait_for_a_large_one() {
+    let mut model = model();
+    let mut scheduler = scheduler(&model, 100, 8);
+    let mut large = submit(&mut scheduler, going("large", counted(0, 100), 1));
+    scheduler.step(&mut model, &mut |_| {});
+    let mut small = submit(&mut scheduler, going("small", counted(200, 12), 1));
+    scheduler.step(&mut model, &mut |_| {});
+    scheduler.step(&mut model, &mut |_| {});
+    assert!(matches!(small.try_recv(), Ok(Event::Delta { .. })));
+    assert!(large.try_recv().is_err());
+    rows_until_idle(&mut scheduler, &mut model);
+    assert!(large.try_recv().is_ok());
+}
+
+#[test]
+fn who_waits_too_long_is_told() {
+    let mut model = model();
+    let mut scheduler = scheduler(&model, 40, 64);
+    scheduler.limits.running = 1;
+    scheduler.limits.max_wait = Duration::ZERO;
+    scheduler.submit(Waiting::new(going("late", vec![1], 1), mpsc::unbounded_channel().0));
+    let mut events = submit(&mut scheduler, going("late", vec![1], 1));
+    std::thread::sleep(Duration::from_millis(1));
+    scheduler.step(&mut model, &mut |_| {});
+    let failed = events.try_recv().unwrap();
+    let expected = EngineError::WaitedTooLong { waited_s: 0 };
+    assert!(matches!(failed, Event::Failed(error) if error == expected));
+    assert_eq!((scheduler.is_idle(), scheduler.stats().requests_expired), (true, 1));
 }

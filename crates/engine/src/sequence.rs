@@ -5,8 +5,7 @@ use kernels::{PAGE_TOKENS, PageId, RowPlace};
 
 use crate::kv_memory::KvMemory;
 
-/// The running sequences hold all pages. Admission reserves what a request needs, so that
-/// this is a bug when it happens, and fails one request only.
+/// No page is free, and none can be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no page of the KV memory is free")]
 pub(crate) struct OutOfPages;
@@ -20,58 +19,59 @@ pub(crate) struct By<'a> {
 
 /// Tokens in order, of which the first `computed` have their K/V in `pages`. What is not
 /// computed is the rest of the prompt, or the one token drawn last.
-#[derive(Debug, Default)]
+///
+/// A sequence that is not attached holds no pages and is not computed; it waits for memory.
+#[derive(Debug)]
 pub(crate) struct Sequence {
     tokens: Vec<u32>,
     pages: Vec<PageId>,
     computed: usize,
+    attached: bool,
 }
 
 impl Sequence {
-    /// A prompt that goes on from `hit_pages`, which hold its first `reused` tokens: full
-    /// pages are shared, and of a partial last page an own copy is made.
-    pub(crate) fn resume(
-        prompt: &[u32],
-        hit_pages: &[PageId],
+    /// Tokens without pages, not attached.
+    pub(crate) fn new(tokens: Vec<u32>) -> Self {
+        Sequence { tokens, pages: Vec::new(), computed: 0, attached: false }
+    }
+
+    /// Goes on from `pages`, which hold the first `reused` tokens: full pages are shared, and of
+    /// a partial last page an own copy is made. On an error nothing is held.
+    pub(crate) fn attach(
+        &mut self,
+        pages: &[PageId],
         reused: usize,
         memory: &mut KvMemory,
         by: By<'_>,
-    ) -> Result<Self, OutOfPages> {
-        let mut sequence = Sequence { tokens: prompt.to_vec(), pages: vec![], computed: reused };
-        match sequence.share(hit_pages, memory, by) {
-            Ok(()) => Ok(sequence),
-            Err(error) => {
-                sequence.release(memory);
-                Err(error)
-            }
-        }
-    }
-
-    /// Another sequence with the same tokens, which goes its own way from here.
-    pub(crate) fn fork(&self, memory: &mut KvMemory, by: By<'_>) -> Result<Self, OutOfPages> {
-        Sequence::resume(&self.tokens, &self.pages, self.computed, memory, by)
-    }
-
-    fn share(
-        &mut self,
-        pages: &[PageId],
-        memory: &mut KvMemory,
-        by: By<'_>,
     ) -> Result<(), OutOfPages> {
-        let full = self.computed / PAGE_TOKENS;
+        debug_assert!(!self.attached && self.pages.is_empty(), "attached twice");
+        let full = reused / PAGE_TOKENS;
         for &page in &pages[..full] {
-            memory.pool_mut().retain(page);
+            memory.share(page);
             self.pages.push(page);
         }
-        if !self.computed.is_multiple_of(PAGE_TOKENS) {
-            let page = memory.allocate(by.request, by.now).ok_or(OutOfPages)?;
+        if !reused.is_multiple_of(PAGE_TOKENS) {
+            let Some(page) = memory.allocate(by) else {
+                self.release(memory);
+                return Err(OutOfPages);
+            };
             memory.pool_mut().copy(pages[full], page);
             self.pages.push(page);
         }
+        (self.computed, self.attached) = (reused, true);
         Ok(())
     }
 
-    /// Makes room for the K/V of the next `rows` tokens.
+    /// Another sequence with the same tokens, which goes its own way from here. If its own copy
+    /// of the last page finds no room, it is not attached.
+    pub(crate) fn fork(&self, memory: &mut KvMemory, by: By<'_>) -> Self {
+        let mut fork = Sequence::new(self.tokens.clone());
+        // Not attached is what an error means.
+        let _ = fork.attach(&self.pages, self.computed, memory, by);
+        fork
+    }
+
+    /// Makes room for the K/V of the next `rows` tokens. What was taken before an error stays.
     pub(crate) fn make_room(
         &mut self,
         rows: usize,
@@ -80,7 +80,7 @@ impl Sequence {
     ) -> Result<(), OutOfPages> {
         let needed = (self.computed + rows).div_ceil(PAGE_TOKENS);
         while self.pages.len() < needed {
-            self.pages.push(memory.allocate(by.request, by.now).ok_or(OutOfPages)?);
+            self.pages.push(memory.allocate(by).ok_or(OutOfPages)?);
         }
         debug_assert!(
             self.pages[self.computed / PAGE_TOKENS..needed]
@@ -122,15 +122,25 @@ impl Sequence {
         self.tokens.len() - self.computed
     }
 
+    /// Whether it is being computed.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached
+    }
+
     /// The pages.
     pub(crate) fn pages(&self) -> &[PageId] {
         &self.pages
     }
 
-    /// Gives all pages back; the sequence is over.
+    /// Pages that it still lacks to compute all its tokens and the next.
+    pub(crate) fn pages_wanted(&self) -> usize {
+        (self.tokens.len() / PAGE_TOKENS + 1).saturating_sub(self.pages.len())
+    }
+
+    /// Gives all pages back. The tokens stay, to be attached again or not.
     pub(crate) fn release(&mut self, memory: &mut KvMemory) {
         memory.release(&self.pages);
         self.pages.clear();
-        self.computed = 0;
+        (self.computed, self.attached) = (0, false);
     }
 }

@@ -9,6 +9,10 @@ pub struct EngineStats {
     pub running: usize,
     /// Requests that wait.
     pub waiting: usize,
+    /// Of these, requests that wait for a prefix which another one is computing.
+    pub waiting_for_prefix: usize,
+    /// Answers that gave up their pages and wait for memory to go on.
+    pub preempted: usize,
     /// Pages of the KV memory.
     pub pages: usize,
     /// Pages that nobody holds.
@@ -29,6 +33,13 @@ pub struct EngineStats {
     pub requests_failed: u64,
     /// Requests whose caller went away.
     pub requests_cancelled: u64,
+    /// Requests whose turn did not come in time.
+    pub requests_expired: u64,
+    /// Answers that gave up their pages for others, each time counted.
+    pub preemptions: u64,
+    /// Of [`reused_tokens`](Self::reused_tokens), those that another request computed while this
+    /// one waited for them.
+    pub shared_prefix_tokens: u64,
     /// Prompt tokens of admitted requests.
     pub prompt_tokens: u64,
     /// Of these, tokens that were reused.

@@ -174,6 +174,30 @@ pub(crate) struct ServeArguments {
         value_parser = whole::<u16, 0, 65535>
     )]
     pub(crate) max_queue: Option<u16>,
+    /// Longest wait in the queue, before 503 [default: 600]
+    ///
+    /// In seconds. While another request computes a prefix that it shares, a request waits too.
+    #[arg(
+        long, env = "REFRAIN_MAX_WAIT", value_name = "SECONDS",
+        value_parser = whole::<u32, 1, 86400>
+    )]
+    pub(crate) max_wait: Option<u32>,
+    /// Longest prompt [default: what --context holds]
+    #[arg(
+        long, env = "REFRAIN_MAX_PROMPT", value_name = "TOKENS",
+        value_parser = whole::<u32, 1, ANY>
+    )]
+    pub(crate) max_prompt: Option<u32>,
+    /// Longest step beside answers [default: 3 usual ones]
+    ///
+    /// In milliseconds: while answers are decoded, prompts are computed in pieces that keep a step
+    /// within this, so that the next tokens are not late. By default three times as long as a step
+    /// without a piece of a prompt takes. --chunk bounds the pieces too.
+    #[arg(
+        long, env = "REFRAIN_STEP_BUDGET", value_name = "MS",
+        value_parser = whole::<u32, 1, 600_000>
+    )]
+    pub(crate) step_budget: Option<u32>,
     /// Do not keep prefixes for later requests
     #[arg(long)]
     pub(crate) no_prompt_cache: bool,

@@ -7,6 +7,10 @@ use doctor::PromptError;
 use engine::{EngineError, SubmitError};
 use serde_json::{Value, json};
 
+/// When to come again for whom the queue took too long, in seconds: it is not expected to be short
+/// soon.
+const RETRY_AFTER_WAIT_S: u64 = 60;
+
 /// An error that becomes an HTTP response: OpenAI's `{"error": {…}}` with a fitting status.
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -85,6 +89,10 @@ impl ApiError {
                 ..Self::bad_request("", message)
             },
             SubmitError::PromptTooLong(error) => PromptError::too_long(prompt_field, error).into(),
+            SubmitError::PromptOverLimit { .. } => Self {
+                code: Some("context_length_exceeded"),
+                ..Self::bad_request(prompt_field, message)
+            },
             SubmitError::EmptyPrompt => Self::bad_request(prompt_field, message),
             SubmitError::BadParameter { field, .. } => Self::bad_request(field, message),
             SubmitError::ShuttingDown => Self::unavailable(message),
@@ -108,7 +116,16 @@ impl From<PromptError> for ApiError {
 
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
-        Self::internal(error.to_string())
+        let message = error.to_string();
+        match error {
+            EngineError::WaitedTooLong { .. } => Self {
+                code: Some("queue_timeout"),
+                retry_after_s: Some(RETRY_AFTER_WAIT_S),
+                ..Self::unavailable(message)
+            },
+            EngineError::ShuttingDown => Self::unavailable(message),
+            EngineError::Step(_) | EngineError::NotNumbers => Self::internal(message),
+        }
     }
 }
 

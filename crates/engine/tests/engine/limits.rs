@@ -60,6 +60,8 @@ fn bad_requests_are_refused_by_field() {
         ("temperature", sampling(|s| s.temperature = f32::NAN)),
         ("temperature", sampling(|s| s.temperature = -1.0)),
         ("stop_token_ids", Request { stop_ids: vec![1, 60_000], ..good.clone() }),
+        ("priority", Request { priority: 101, ..good.clone() }),
+        ("priority", Request { priority: i32::MIN, ..good.clone() }),
         ("top_p", sampling(|s| s.top_p = -0.1)),
         ("top_p", sampling(|s| s.top_p = 1.1)),
         ("top_p", sampling(|s| s.top_p = f32::NAN)),
@@ -78,6 +80,14 @@ fn bad_requests_are_refused_by_field() {
     }
     let empty = engine.submit(greedy(&[], 1)).unwrap_err();
     assert_eq!(empty, SubmitError::EmptyPrompt);
+}
+
+#[test]
+fn prompts_have_a_limit_of_their_own() {
+    let engine = start(EngineOptions { max_prompt: Some(40), ..options() });
+    assert_eq!(run(&engine, greedy(&prompt(0, 40), 2)).tokens.input, 40);
+    let refused = engine.submit(greedy(&prompt(0, 41), 2)).unwrap_err();
+    assert_eq!(refused, SubmitError::PromptOverLimit { tokens: 41, limit: 40 });
 }
 
 #[test]
@@ -105,6 +115,7 @@ fn options_that_cannot_be_are_refused_by_field() {
     assert_eq!(refused(EngineOptions { kv_bytes: Some(100), ..options() }), "kv budget");
     assert_eq!(refused(EngineOptions { max_running: Some(0), ..options() }), "max running");
     assert_eq!(refused(EngineOptions { chunk_tokens: Some(0), ..options() }), "chunk tokens");
+    assert_eq!(refused(EngineOptions { max_prompt: Some(0), ..options() }), "max prompt");
     assert_eq!(refused(EngineOptions { threads: Some(0), ..options() }), "threads");
     assert_eq!(refused(EngineOptions { threads: Some(5000), ..options() }), "threads");
 }

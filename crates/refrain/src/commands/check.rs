@@ -25,7 +25,7 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
     if !arguments.json {
         writeln!(
             out,
-            "isa       K/V   threads chunk  prefix    neighbours  reused  shared steps  bits"
+            "isa       K/V   threads chunk  prefix    beside  served  reused  shared steps  preempted  bits"
         )?;
     }
     // The cells themselves are the progress, where they are written.
@@ -55,7 +55,6 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
 fn line(cell: &Cell) -> String {
     let chunk = cell.chunk.map_or("all".to_owned(), |rows| rows.to_string());
     let prefix = if cell.cached { "reused" } else { "computed" };
-    let neighbours = if cell.neighbours { cell.neighbours_served.to_string() } else { "0".into() };
     let outcome = match &cell.outcome {
         Outcome::Equal => format!("equal in {} rows of {} requests", cell.rows, cell.requests),
         Outcome::Different(difference) => format!("DIFFERENT: {difference:?}"),
@@ -63,8 +62,15 @@ fn line(cell: &Cell) -> String {
         Outcome::Failed { error } => format!("FAILED: {error}"),
     };
     format!(
-        "{:<10}{:<6}{:>6}{chunk:>7}  {prefix:<8}{neighbours:>12}{:>8}{:>14}  {outcome}",
-        cell.isa, cell.kv_type, cell.threads, cell.reused_tokens, cell.shared_steps,
+        "{:<10}{:<6}{:>6}{chunk:>7}  {prefix:<8}{:>8}{:>8}{:>8}{:>14}{:>11}  {outcome}",
+        cell.isa,
+        cell.kv_type,
+        cell.threads,
+        cell.neighbours_beside,
+        cell.neighbours_served,
+        cell.reused_tokens,
+        cell.shared_steps,
+        cell.preemptions,
     )
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use engine::{EngineOptions, MemoryNeed};
 use server::ServerOptions;
@@ -23,6 +24,9 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     let options = EngineOptions {
         max_running: arguments.max_running.map(usize::from),
         max_queue: arguments.max_queue.map(usize::from),
+        max_wait: arguments.max_wait.map(|s| Duration::from_secs(s.into())),
+        max_prompt: arguments.max_prompt.map(|tokens| tokens as usize),
+        step_budget: arguments.step_budget.map(|ms| Duration::from_millis(ms.into())),
         prompt_cache: !arguments.no_prompt_cache,
         ..loading::options(&arguments.engine)
     };

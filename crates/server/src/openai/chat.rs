@@ -158,6 +158,7 @@ fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
         logprobs: call.logprobs,
         prompt_logprobs: None,
         use_cache: parameters.use_cache,
+        priority: parameters.priority,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The parameters that chat and text completions share.
 
-use engine::Sampling;
+use engine::{PRIORITY_MAX, Sampling};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -23,6 +23,7 @@ pub(crate) struct Parameters {
     pub(crate) include_usage: bool,
     pub(crate) use_cache: bool,
     pub(crate) cache_salt: Option<String>,
+    pub(crate) priority: i32,
 }
 
 impl Parameters {
@@ -41,6 +42,7 @@ impl Parameters {
             include_usage,
             use_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
             cache_salt: fields.string("cache_salt")?,
+            priority: take_priority(fields)?,
         })
     }
 }
@@ -110,6 +112,12 @@ fn take_logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
         }
     };
     map.into_iter().map(entry).collect()
+}
+
+/// As in vLLM: lower goes first.
+fn take_priority(fields: &mut Fields) -> Result<i32, ApiError> {
+    let most = i64::from(PRIORITY_MAX);
+    Ok(fields.integer("priority", -most, most)?.unwrap_or(0) as i32)
 }
 
 fn take_stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {

@@ -1,0 +1,116 @@
+//! Who is served first, and who may run beside the others.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use cache::Namespace;
+
+use crate::request::{PRIORITY_MAX, Request};
+use crate::running::{Running, Waiting};
+
+/// What one priority is worth in waiting: a request goes before another of the next lower
+/// priority that came at most so much earlier. Since it is time, nobody waits for ever.
+const PRIORITY_WORTH: Duration = Duration::from_secs(10);
+/// What each answer that a caller has running is worth in waiting, against other callers.
+const ANSWER_WORTH: Duration = Duration::from_secs(1);
+
+/// A request's place in the order of all requests, the first served first. It never changes,
+/// so that whoever is first comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    due: Instant,
+    arrival: u64,
+}
+
+impl Rank {
+    /// The rank of a request that came at `submitted` as number `arrival`.
+    pub(crate) fn new(request: &Request, submitted: Instant, arrival: u64) -> Self {
+        let worse = request.priority.saturating_add(PRIORITY_MAX).max(0) as u32;
+        Rank { due: submitted + PRIORITY_WORTH * worse, arrival }
+    }
+}
+
+/// The order in which the waiting are admitted: by rank, and later for those whose caller has
+/// much running already.
+pub(crate) fn order<'w>(
+    waiting: impl Iterator<Item = &'w Waiting>,
+    running: &[Running],
+) -> Vec<usize> {
+    let mut answers: HashMap<Namespace, u32> = HashMap::new();
+    for Running { request, .. } in running {
+        *answers.entry(request.namespace).or_default() += request.choices as u32;
+    }
+    let due = |Waiting { request, rank, .. }: &Waiting| {
+        let answers = answers.get(&request.namespace).copied().unwrap_or(0);
+        Rank { due: rank.due + ANSWER_WORTH * answers, ..*rank }
+    };
+    let mut order: Vec<(Rank, usize)> = waiting.map(due).zip(0..).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, index)| index).collect()
+}
+
+/// What requests take of the places to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    answers: usize,
+    /// Requests that wait for others to end.
+    pub(crate) waiting: usize,
+}
+
+impl Load {
+    /// The load of requests that run.
+    pub(crate) fn of(running: &[Running]) -> Self {
+        Load { answers: running.iter().map(|running| running.request.choices).sum(), waiting: 0 }
+    }
+
+    /// Adds a request if there is a place for each of its answers and none waits before it.
+    /// Alone, every request may run.
+    pub(crate) fn add(&mut self, request: &Request, places: usize) -> bool {
+        let answers = self.answers + request.choices;
+        if self.waiting > 0 || answers > places && self.answers > 0 {
+            return false;
+        }
+        self.answers = answers;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    fn waiting(caller: &str, priority: i32, submitted: Instant, arrival: u64) -> Waiting {
+        let namespace = Namespace::from_salt(caller);
+        let request = Request { priority, ..Request::new("", vec![1], namespace) };
+        let rank = Rank::new(&request, submitted, arrival);
+        Waiting { rank, ..Waiting::new(request, unbounded_channel().0) }
+    }
+
+    #[test]
+    fn a_priority_goes_first_but_nobody_waits_for_ever() {
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let all = [
+            waiting("a", 0, now, 0),
+            waiting("a", -1, after(5), 1),
+            waiting("a", 1, now, 2),
+            waiting("a", -1, after(11), 3),
+            waiting("a", 0, now, 4),
+        ];
+        assert_eq!(order(all.iter(), &[]), [1, 0, 4, 3, 2]);
+    }
+
+    #[test]
+    fn places_are_counted_in_answers() {
+        let request =
+            |choices| Request { choices, ..Request::new("", vec![1], Namespace::public()) };
+        let mut load = Load::default();
+        assert!(load.add(&request(9), 4), "alone, all may run");
+        assert!(!load.add(&request(1), 4));
+        let mut load = Load::default();
+        assert!(load.add(&request(3), 4) && load.add(&request(1), 4));
+        assert!(!load.add(&request(1), 4));
+    }
+}

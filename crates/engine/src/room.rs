@@ -1,0 +1,107 @@
+//! Room for a sequence that wants to be computed: whether there is, and how it takes it.
+
+use cache::{PAGE_TOKENS, Timestamp};
+use kernels::PageId;
+
+use crate::kv_memory::KvMemory;
+use crate::running::Running;
+use crate::sequence::{By, OutOfPages, Sequence};
+use crate::shared_prefix::{Candidate, shared_pages};
+
+/// What there is for a sequence that wants to be computed.
+pub(crate) enum Outlook {
+    /// There is room for it.
+    Room,
+    /// There is not.
+    NoRoom,
+    /// A longer prefix than the `held` tokens is being computed by another request.
+    Shared { leader: usize, held: usize },
+}
+
+/// Whether to compute a candidate with so many answers now. It needs pages for the tokens that
+/// are not held, and one for each answer's next token; how long the answers become is not known.
+pub(crate) fn outlook(
+    candidate: &Candidate<'_>,
+    answers: usize,
+    running: &[Running],
+    memory: &KvMemory,
+) -> Outlook {
+    let mut pages = candidate.own.map_or(Vec::new(), |own| sibling_pages(&running[own]));
+    let mut held = pages.len() * PAGE_TOKENS;
+    if candidate.cached {
+        let cached = memory.held(&candidate.request.namespace, candidate.tokens);
+        held = held.max(cached.tokens.min(candidate.limit));
+        pages.extend(cached.pages.iter().skip(pages.len()));
+        pages.truncate(held / PAGE_TOKENS);
+    }
+    if let Some(leader) = candidate.computed_by(running, held) {
+        return Outlook::Shared { leader, held };
+    }
+    let (mut attached, mut pages_used) = (0, memory.pages_in_use());
+    for (_, choice) in running.iter().flat_map(Running::open_choices) {
+        if choice.sequence.is_attached() {
+            attached += 1;
+            pages_used += choice.sequence.pages_wanted();
+        }
+    }
+    let shared = pages.iter().filter(|&&page| memory.is_in_use(page)).count();
+    let needed = candidate.tokens.len() / PAGE_TOKENS + answers - shared;
+    // One more page for each that runs, so that none is preempted at once.
+    match attached == 0 || pages_used + needed + attached <= memory.pool().pages() {
+        true => Outlook::Room,
+        false => Outlook::NoRoom,
+    }
+}
+
+/// The pages of the prompt as far as an answer of the request has computed them.
+fn sibling_pages(running: &Running) -> Vec<PageId> {
+    let computed = |sequence: &Sequence| {
+        let full = sequence.computed() / PAGE_TOKENS;
+        sequence.pages()[..full.min(shared_pages(&running.request))].to_vec()
+    };
+    let open = running.open_choices().map(|(_, choice)| computed(&choice.sequence));
+    open.max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// Lets an answer that was preempted go on: from what another answer of its request holds, and
+/// what the prompt cache has kept; the rest is computed again.
+pub(crate) fn resume(
+    running: &mut Running,
+    choice: usize,
+    prompt_cache: bool,
+    memory: &mut KvMemory,
+    now: Timestamp,
+) -> Result<(), OutOfPages> {
+    let mut pages = sibling_pages(running);
+    let mut reused = pages.len() * PAGE_TOKENS;
+    let Candidate { limit, cached, .. } = Candidate::of_choice(running, 0, choice, prompt_cache);
+    let Running { request, choices, .. } = running;
+    let by = By { request: &request.id, now };
+    let sequence = &mut choices[choice].sequence;
+    let hit =
+        cached.then(|| memory.lookup(&request.namespace, sequence.tokens(), by.request, by.now));
+    if let Some(hit) = hit.as_ref().filter(|hit| hit.reused_tokens.min(limit) > reused) {
+        reused = hit.reused_tokens.min(limit);
+        pages.extend(hit.pages.iter().skip(pages.len()));
+    }
+    let attached = attach(sequence, &pages, reused, memory, by);
+    if let Some(hit) = hit {
+        memory.unpin(hit.pin);
+    }
+    attached
+}
+
+/// Attaches a sequence. Pages of the prompt cache that stand before pages in use are not given up
+/// otherwise; where those are what is missing, the cache gives up all.
+pub(crate) fn attach(
+    sequence: &mut Sequence,
+    pages: &[PageId],
+    reused: usize,
+    memory: &mut KvMemory,
+    by: By<'_>,
+) -> Result<(), OutOfPages> {
+    sequence.attach(pages, reused, memory, by).or_else(|_| {
+        memory.give_up_cached(by);
+        sequence.attach(pages, reused, memory, by)
+    })
+}
