@@ -1,34 +1,16 @@
 //! Who is served first, and who may run beside the others.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cache::Namespace;
 
-use crate::request::{PRIORITY_MAX, Request};
+use crate::rank::Rank;
+use crate::request::Request;
 use crate::running::{Running, Waiting};
 
-/// What one priority is worth in waiting: a request goes before another of the next lower
-/// priority that came at most so much earlier. Since it is time, nobody waits for ever.
-const PRIORITY_WORTH: Duration = Duration::from_secs(10);
 /// What each answer that a caller has running is worth in waiting, against other callers.
 const ANSWER_WORTH: Duration = Duration::from_secs(1);
-
-/// A request's place in the order of all requests, the first served first. It never changes,
-/// so that whoever is first comes to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    due: Instant,
-    arrival: u64,
-}
-
-impl Rank {
-    /// The rank of a request that came at `submitted` as number `arrival`.
-    pub(crate) fn new(request: &Request, submitted: Instant, arrival: u64) -> Self {
-        let worse = request.priority.saturating_add(PRIORITY_MAX).max(0) as u32;
-        Rank { due: submitted + PRIORITY_WORTH * worse, arrival }
-    }
-}
 
 /// The order in which the waiting are admitted: by rank, and later for those whose caller has
 /// much running already.
@@ -42,7 +24,7 @@ pub(crate) fn order<'w>(
     }
     let due = |Waiting { request, rank, .. }: &Waiting| {
         let answers = answers.get(&request.namespace).copied().unwrap_or(0);
-        Rank { due: rank.due + ANSWER_WORTH * answers, ..*rank }
+        rank.later(ANSWER_WORTH * answers)
     };
     let mut order: Vec<(Rank, usize)> = waiting.map(due).zip(0..).collect();
     order.sort_unstable();
@@ -77,6 +59,8 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;

@@ -3,7 +3,8 @@
 //! Each cell runs the same prompts under another condition and compares logits, logprobs and
 //! tokens with a plain run (nothing cached, one chunk, one thread, alone), bit by bit. A cell
 //! fails too if its condition did not occur: if nothing was reused, no neighbour shared a step,
-//! or nobody was preempted. And a kernel whose sums depend on the batch must be caught, or the check is blind.
+//! or nobody was preempted. And a kernel whose sums depend on the batch must be caught, or the
+//! check is blind.
 
 use std::sync::Arc;
 use std::time::Duration;

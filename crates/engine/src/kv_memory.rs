@@ -7,9 +7,15 @@ use cache::{Held, Hit, Namespace, PromptCache, Timestamp};
 use kernels::{PAGE_TOKENS, PageId};
 
 use crate::kv_pool::KvPool;
-use crate::sequence::By;
 
 const _: () = assert!(cache::PAGE_TOKENS == PAGE_TOKENS);
+
+/// The request for whose sake pages are taken, which may evict others.
+#[derive(Clone, Copy)]
+pub(crate) struct By<'a> {
+    pub(crate) request: &'a str,
+    pub(crate) now: Timestamp,
+}
 
 /// Pages for running sequences, and what is kept of finished ones.
 pub(crate) struct KvMemory {

@@ -49,6 +49,7 @@ mod options;
 mod output;
 mod prefill_order;
 mod random;
+mod rank;
 mod reference;
 mod request;
 mod room;

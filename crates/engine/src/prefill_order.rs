@@ -3,7 +3,7 @@
 //! Most rows go to the prompt that has least left, so that a small request does not wait for a
 //! large one; the others to the one that has waited longest, so that none waits for ever.
 
-use crate::admission::Rank;
+use crate::rank::Rank;
 use crate::running::Running;
 use crate::step_budget::Room;
 

@@ -3,9 +3,9 @@
 use cache::{PAGE_TOKENS, Timestamp};
 use kernels::PageId;
 
-use crate::kv_memory::KvMemory;
+use crate::kv_memory::{By, KvMemory};
 use crate::running::Running;
-use crate::sequence::{By, OutOfPages, Sequence};
+use crate::sequence::{OutOfPages, Sequence};
 use crate::shared_prefix::{Candidate, shared_pages};
 
 /// What there is for a sequence that wants to be computed.

@@ -6,8 +6,8 @@ use cache::{Pin, Verdict};
 use kernels::PageId;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::admission::Rank;
 use crate::output::{OutputText, Piece};
+use crate::rank::Rank;
 use crate::request::{Event, FinishReason, Request, Timings, TokenCounts, TokenLogprobs};
 use crate::sampler::ChoiceState;
 use crate::sequence::Sequence;

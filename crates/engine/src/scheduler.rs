@@ -15,20 +15,21 @@ use cache::{Namespace, Timestamp, Verdict};
 use package::Package;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::admission::{self, Load, Rank};
+use crate::admission::{self, Load};
 use crate::drain::DrainRate;
-use crate::kv_memory::KvMemory;
+use crate::kv_memory::{By, KvMemory};
 use crate::model::Model;
 use crate::output::OutputText;
 use crate::prefill_order::{self, Prompt};
 use crate::random;
+use crate::rank::Rank;
 use crate::request::{
     EngineError, Event, FinishReason, Request, RequestLimits, TokenInfo, TokenLogprobs,
 };
 use crate::room::{self, Outlook};
 use crate::running::{Choice, Clock, Prefix, Running, Waiting};
 use crate::sampler::{ChoiceState, LogSoftmax, Sampler, are_numbers};
-use crate::sequence::{By, OutOfPages, Sequence};
+use crate::sequence::{OutOfPages, Sequence};
 use crate::shared_prefix::Candidate;
 use crate::stats::EngineStats;
 use crate::step::{self, Observer, Part, Seen};

@@ -1,21 +1,13 @@
 //! One choice's tokens and the pages that hold their K/V.
 
-use cache::Timestamp;
 use kernels::{PAGE_TOKENS, PageId, RowPlace};
 
-use crate::kv_memory::KvMemory;
+use crate::kv_memory::{By, KvMemory};
 
 /// No page is free, and none can be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no page of the KV memory is free")]
 pub(crate) struct OutOfPages;
-
-/// The request for whose sake pages are taken, which may evict others.
-#[derive(Clone, Copy)]
-pub(crate) struct By<'a> {
-    pub(crate) request: &'a str,
-    pub(crate) now: Timestamp,
-}
 
 /// Tokens in order, of which the first `computed` have their K/V in `pages`. What is not
 /// computed is the rest of the prompt, or the one token drawn last.

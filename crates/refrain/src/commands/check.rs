@@ -25,7 +25,8 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
     if !arguments.json {
         writeln!(
             out,
-            "isa       K/V   threads chunk  prefix    beside  served  reused  shared steps  preempted  bits"
+            "isa       K/V   threads chunk  prefix    beside  served  reused  shared steps  \
+             preempted  bits"
         )?;
     }
     // The cells themselves are the progress, where they are written.
