@@ -70,9 +70,20 @@ class Recorder:
             self._keep(f"blocks.{index}.attn.hook_pattern", pattern)
         self._keep("logits", output.logits)
         for index, layer in enumerate(self.cache.layers):
+            self._keep(f"blocks.{index}.attn.hook_attn_scores", self._scores(index, layer.keys))
             self._keep(f"kv_cache.{index}.keys", layer.keys)
             self._keep(f"kv_cache.{index}.values", layer.values)
         return self.taps
+
+    def _scores(self, index, keys):
+        """q·k / √(width), -inf where the mask hides a key: inside attention, no module gives it."""
+        at = f"blocks.{index}.attn."
+        queries = self.taps.get(at + "hook_rot_q", self.taps[at + "hook_q"]).transpose(1, 2)
+        keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
+        scores = queries @ keys.transpose(2, 3) / queries.shape[-1] ** 0.5
+        rows, positions = scores.shape[-2:]
+        visible = torch.ones(rows, positions, dtype=torch.bool).tril(positions - rows)
+        return scores.masked_fill(~visible, -torch.inf)
 
     def _keep(self, name, value, heads=None):
         if heads:
@@ -202,6 +213,9 @@ def compare(saved, computed, tolerance):
             differing += 1
             print(f"{name:<{width}}  DIFFERS: shape {shape}, in PyTorch {tuple(theirs.shape)}")
             continue
+        # What the mask hides has the score -inf on both sides; -inf on one side differs.
+        hidden = (ours == -torch.inf) & (theirs == -torch.inf)
+        ours, theirs = ours[~hidden], theirs[~hidden]
         difference = (ours - theirs).abs().max().item() if ours.numel() else 0.0
         largest = theirs.abs().max().item() if ours.numel() else 0.0
         share = difference / largest if difference else 0.0

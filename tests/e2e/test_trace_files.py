@@ -39,6 +39,7 @@ def test_what_is_saved_is_what_numpy_computes_from_the_weights(gpt2, saved):
     assert np.allclose(tensors["blocks.0.attn.hook_q"][0], q, atol=1e-4)
     scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(width)
     scores = np.where(np.tri(4, dtype=bool), scores, -np.inf)
+    assert np.allclose(tensors["blocks.0.attn.hook_attn_scores"][0], scores, atol=1e-4)
     pattern = np.exp(scores - scores.max(-1, keepdims=True))
     pattern /= pattern.sum(-1, keepdims=True)
     assert np.allclose(tensors["blocks.0.attn.hook_pattern"][0], pattern, atol=1e-4)
@@ -72,6 +73,7 @@ def test_decode_steps_and_the_kv_cache_are_kept_under_their_names(gpt2, saved, t
                 cache = np.concatenate([cache, new.transpose(0, 2, 1, 3)], axis=2)
                 assert np.array_equal(grown, cache)
     assert tensors["decode.1.blocks.0.attn.hook_pattern"].shape == (1, HEADS, 1, 6)
+    assert tensors["decode.1.blocks.0.attn.hook_attn_scores"].shape == (1, HEADS, 1, 6)
     arguments = ["trace", str(gpt2), *PROMPT, "--decode", "2"]
     same = json.loads(
         command(*arguments, "--compare", str(path), "--tolerance", "0", "--json").stdout
@@ -112,6 +114,30 @@ def test_the_three_formats_say_the_same(gpt2, saved, tmp_path):
     report = document("trace", str(gpt2), *PROMPT, "--tensor", f"{name}[0,0,0,:3]")
     assert report["schema"] == "refrain.tensors/1"
     assert np.array_equal(np.array(report["tensors"][0]["values"], np.float32), whole[0, 0, 0, :3])
+
+
+def test_scores_that_the_mask_hides_are_kept_and_compared(gpt2, tmp_path):
+    name = "blocks.1.attn.hook_attn_scores"
+    (scores,) = document("trace", str(gpt2), *PROMPT, "--tensor", f"{name}[0,0,1]")["tensors"]
+    assert scores["values"][2:] == ["-Infinity"] * 2
+    assert all(isinstance(score, float) for score in scores["values"][:2])
+    listed = document("trace", str(gpt2), *PROMPT, "--list")["tensors"]
+    assert [one["shape"] for one in listed if one["name"] == name] == [[1, HEADS, 4, 4]]
+    for ending in ["safetensors", "npy", "json"]:
+        path = tmp_path / f"scores.{ending}"
+        command("trace", str(gpt2), *PROMPT, "--tensor", name, "--save", str(path))
+        options = ["--tensor", name, "--compare", str(path), "--tolerance", "0"]
+        command("trace", str(gpt2), *PROMPT, *options)
+    # Where only one side hides a position, they differ.
+    shown = json.loads(path.read_text())
+    shown["tensors"][0]["values"] = [0.0] * (HEADS * 16)
+    path.write_text(json.dumps(shown))
+    done = command("trace", str(gpt2), *PROMPT, "--compare", str(path), check=3)
+    assert "-inf here, 0 there" in done.stdout
+    # What the mask hides is no part of the facts about the others.
+    steps = document("trace", str(gpt2), *PROMPT)["steps"]
+    (stats,) = [step["stats"] for step in steps if step["name"] == name]
+    assert all(isinstance(fact, float) for fact in stats.values())
 
 
 def test_an_alias_shows_its_tensor(gpt2):

@@ -29,6 +29,9 @@ pub enum Site {
     RotatedQuery,
     /// Keys after rotary embedding (Llama).
     RotatedKey,
+    /// Attention scores, `q . k / sqrt(head_dim)`, `heads x rows x positions`, negative infinity
+    /// where a row sees nothing. Derived, as the weights are.
+    Scores,
     /// Attention weights, `heads x rows x positions`, zero where a row sees nothing. Derived: they
     /// are computed for the tap, from the same q and K, and are not what the step itself used.
     Pattern,
@@ -58,7 +61,7 @@ pub enum Site {
 
 impl Site {
     /// TransformerLens's name, without the layer.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Site::Embed => "hook_embed",
             Site::PositionEmbed => "hook_pos_embed",
@@ -69,6 +72,7 @@ impl Site {
             Site::Value => "attn.hook_v",
             Site::RotatedQuery => "attn.hook_rot_q",
             Site::RotatedKey => "attn.hook_rot_k",
+            Site::Scores => "attn.hook_attn_scores",
             Site::Pattern => "attn.hook_pattern",
             Site::Mixed => "attn.hook_z",
             Site::AttentionOut => "hook_attn_out",
@@ -92,7 +96,8 @@ impl Site {
             Site::ResidualPre | Site::ResidualPost => "",
             Site::AttentionNorm => "ln_1",
             Site::Query | Site::Key | Site::Value => "attn.c_attn",
-            Site::RotatedQuery | Site::RotatedKey | Site::Pattern | Site::Mixed => "attn",
+            Site::RotatedQuery | Site::RotatedKey => "attn",
+            Site::Scores | Site::Pattern | Site::Mixed => "attn",
             Site::AttentionOut => "attn.c_proj",
             Site::ResidualMid | Site::MlpNorm => "ln_2",
             Site::MlpPre | Site::MlpPreLinear => "mlp.c_fc",
@@ -112,7 +117,8 @@ impl Site {
             Site::Query => "self_attn.q_proj",
             Site::Key => "self_attn.k_proj",
             Site::Value => "self_attn.v_proj",
-            Site::RotatedQuery | Site::RotatedKey | Site::Pattern | Site::Mixed => "self_attn",
+            Site::RotatedQuery | Site::RotatedKey => "self_attn",
+            Site::Scores | Site::Pattern | Site::Mixed => "self_attn",
             Site::AttentionOut => "self_attn.o_proj",
             Site::ResidualMid | Site::MlpNorm => "post_attention_layernorm",
             Site::MlpPre => "mlp.gate_proj",

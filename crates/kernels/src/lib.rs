@@ -32,7 +32,9 @@ mod simd;
 mod team;
 mod weights;
 
-pub use attention::{AttentionScratch, SEGMENT_TOKENS, TILE_TOKENS, attention, attention_pattern};
+pub use attention::{
+    AttentionScratch, SEGMENT_TOKENS, TILE_TOKENS, attention, attention_pattern, attention_scores,
+};
 pub use elementwise::{add, gather_rows, gelu, gelu_tanh, silu, silu_mul};
 pub use isa::{Isa, IsaError};
 pub use kv_store::{

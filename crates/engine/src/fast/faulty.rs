@@ -117,7 +117,7 @@ impl Ops for Faulty<'_, '_> {
     fn keep(&mut self, layer: usize, qkv: &Rows, heads: Heads) {
         if self.bent(&[Fault::CacheShort], |ops| ops.store(layer, qkv, heads)) {
             let faults = [Fault::CacheShort, Fault::OpenMask];
-            self.bent(&faults, |ops| ops.tap_pattern(layer, qkv, heads));
+            self.bent(&faults, |ops| ops.tap_attention(layer, qkv, heads));
         }
     }
 

@@ -7,7 +7,7 @@ mod weighed;
 
 use kernels::{
     ActivationRows, KvError, KvStore, PackedMatrix, RopeTable, RowPlace, Strided, Team,
-    attention_pattern,
+    attention_pattern, attention_scores,
 };
 
 pub(crate) use faulty::{Faulty, bend};
@@ -21,6 +21,9 @@ use crate::taps::{Site, TapPoint, Taps};
 
 /// The matmul to use: the right one, or a broken one that tests must notice.
 pub(crate) type MatMul = fn(&Team, &PackedMatrix, &ActivationRows, &mut [f32]);
+
+/// What one head of one row has with each position that it sees.
+type Look = fn(&KvStore, usize, &[f32], RowPlace, usize, f32) -> Vec<f32>;
 
 /// The operations over the rows of one step, which may belong to several sequences.
 pub(crate) struct FastOps<'a> {
@@ -82,21 +85,36 @@ impl FastOps<'_> {
         self.error.is_none()
     }
 
-    /// Shows how much each row attends to each position, `heads x rows x positions`.
-    fn tap_pattern(&mut self, layer: usize, qkv: &Rows, heads: Heads) {
-        let point = TapPoint { layer: Some(layer), site: Site::Pattern };
+    /// Shows how well each row's query fits each position, and how much it attends to it.
+    fn tap_attention(&mut self, layer: usize, qkv: &Rows, heads: Heads) {
+        let scores = (attention_scores as Look, f32::NEG_INFINITY);
+        self.tap_positions(layer, Site::Scores, qkv, heads, scores);
+        self.tap_positions(layer, Site::Pattern, qkv, heads, (attention_pattern, 0.0));
+    }
+
+    /// Shows what `look` gives for each row's positions, `heads x rows x positions`, and `hidden`
+    /// for those that a row does not see.
+    fn tap_positions(
+        &mut self,
+        layer: usize,
+        site: Site,
+        qkv: &Rows,
+        heads: Heads,
+        (look, hidden): (Look, f32),
+    ) {
+        let point = TapPoint { layer: Some(layer), site };
         let Some(taps) = self.taps.as_mut().filter(|taps| taps.wants(point)) else { return };
         let positions = self.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
         let scale = heads.scale();
-        let mut pattern = Vec::with_capacity(heads.query * qkv.rows * positions);
+        let mut seen = Vec::with_capacity(heads.query * qkv.rows * positions);
         for head in 0..heads.query {
             for (row, &place) in self.places.iter().enumerate() {
                 let query = &qkv.row(row)[..heads.key_column()];
-                pattern.extend(attention_pattern(self.kv, layer, query, place, head, scale));
-                pattern.resize((head * qkv.rows + row + 1) * positions, 0.0);
+                seen.extend(look(self.kv, layer, query, place, head, scale));
+                seen.resize((head * qkv.rows + row + 1) * positions, hidden);
             }
         }
-        taps.record(point, &[heads.query, qkv.rows, positions], &pattern);
+        taps.record(point, &[heads.query, qkv.rows, positions], &seen);
     }
 }
 
@@ -157,7 +175,7 @@ impl Ops for FastOps<'_> {
 
     fn keep(&mut self, layer: usize, qkv: &Rows, heads: Heads) {
         if self.store(layer, qkv, heads) {
-            self.tap_pattern(layer, qkv, heads);
+            self.tap_attention(layer, qkv, heads);
         }
     }
 

@@ -109,19 +109,29 @@ struct ReferenceOps<'a> {
 }
 
 impl ReferenceOps<'_> {
-    /// How much each query of `head` attends to each position: `rows x rows`.
-    fn pattern(qkv: &Rows, heads: Heads, head: usize) -> Vec<f32> {
+    /// How well each query of `head` fits each position, negative infinity behind the mask:
+    /// `rows x rows`.
+    fn scores(qkv: &Rows, heads: Heads, head: usize) -> Vec<f32> {
         let dim = heads.dim;
         let key_column = heads.key_column() + head / (heads.query / heads.kv) * dim;
-        let mut pattern = vec![0.0; qkv.rows * qkv.rows];
-        for (row, weights) in pattern.chunks_exact_mut(qkv.rows).enumerate() {
+        let mut scores = vec![f32::NEG_INFINITY; qkv.rows * qkv.rows];
+        for (row, scores) in scores.chunks_exact_mut(qkv.rows).enumerate() {
             let query = &qkv.row(row)[head * dim..(head + 1) * dim];
-            let visible = &mut weights[..=row];
-            for (position, score) in visible.iter_mut().enumerate() {
+            for (position, score) in scores[..=row].iter_mut().enumerate() {
                 let key = &qkv.row(position)[key_column..key_column + dim];
                 *score = math::dot(query, key) * heads.scale();
             }
-            math::softmax(visible);
+        }
+        scores
+    }
+
+    /// The weights that these scores make, `rows x positions`.
+    fn pattern(scores: &[f32], rows: usize) -> Vec<f32> {
+        let mut pattern = vec![0.0; scores.len()];
+        let both = pattern.chunks_exact_mut(rows).zip(scores.chunks_exact(rows));
+        for (row, (weights, scores)) in both.enumerate() {
+            weights[..=row].copy_from_slice(&scores[..=row]);
+            math::softmax(&mut weights[..=row]);
         }
         pattern
     }
@@ -182,11 +192,15 @@ impl Ops for ReferenceOps<'_> {
 
     fn attention(&mut self, layer: usize, qkv: Rows, heads: Heads) -> Rows {
         let (rows, dim) = (qkv.rows, heads.dim);
+        let scores: Vec<Vec<f32>> =
+            (0..heads.query).into_par_iter().map(|head| Self::scores(&qkv, heads, head)).collect();
         let patterns: Vec<Vec<f32>> =
-            (0..heads.query).into_par_iter().map(|head| Self::pattern(&qkv, heads, head)).collect();
-        let point = TapPoint { layer: Some(layer), site: Site::Pattern };
-        if let Some(taps) = self.taps().filter(|taps| taps.wants(point)) {
-            taps.record(point, &[heads.query, rows, rows], &patterns.concat());
+            scores.par_iter().map(|scores| Self::pattern(scores, rows)).collect();
+        for (site, values) in [(Site::Scores, &scores), (Site::Pattern, &patterns)] {
+            let point = TapPoint { layer: Some(layer), site };
+            if let Some(taps) = self.taps().filter(|taps| taps.wants(point)) {
+                taps.record(point, &[heads.query, rows, rows], &values.concat());
+            }
         }
         let mut mixed = Rows::over(Vec::new(), rows, heads.query * dim);
         for (row, out) in mixed.data.chunks_exact_mut(heads.query * dim).enumerate() {

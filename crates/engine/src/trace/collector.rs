@@ -59,7 +59,8 @@ fn batched(shape: &[usize]) -> Vec<usize> {
     [&[1], shape].concat()
 }
 
-/// A tensor's first numbers and the facts about all of them; `shape` is without the batch.
+/// A tensor's first numbers and the facts about all of them, of scores about those that the mask
+/// leaves; `shape` is without the batch.
 pub(super) fn summary(
     name: TensorName,
     architecture: Architecture,
@@ -71,7 +72,14 @@ pub(super) fn summary(
         alias: name.alias(architecture),
         shape: batched(shape),
         first: values.iter().copied().take(FIRST).collect(),
-        stats: stats(values),
+        row: Vec::new(),
+        stats: match name.subject {
+            Subject::Tap(TapPoint { site: Site::Scores, .. }) => {
+                let left = values.iter().copied().filter(|&score| score != f32::NEG_INFINITY);
+                stats(&left.collect::<Vec<_>>())
+            }
+            _ => stats(values),
+        },
     }
 }
 
@@ -79,7 +87,8 @@ pub(super) fn summary(
 pub(super) struct Collector<'a, 'b> {
     pub(super) architecture: Architecture,
     pub(super) spot: Spot,
-    /// Whether the attention weights of all layers are wanted, or only those of the spot's.
+    /// Whether the attention scores and weights of all layers are wanted, or only those of the
+    /// spot's.
     pub(super) all_patterns: bool,
     pub(super) keeper: &'b mut Keeper<'a>,
     pub(super) steps: Vec<Step>,
@@ -92,6 +101,24 @@ pub(super) struct Collector<'a, 'b> {
 }
 
 impl Collector<'_, '_> {
+    /// The first numbers of the spot's row, in its head where there are heads; of what comes after
+    /// the layers, those of the last row, which the next token is chosen by. Nothing of a tensor
+    /// whose rows are no tokens.
+    fn row(&self, point: TapPoint, shape: &[usize], values: &[f32]) -> Vec<f32> {
+        let Spot { head, kv_head, query, .. } = self.spot;
+        let start = match (point.site, shape) {
+            (Site::Scores | Site::Pattern, _) => return Vec::new(),
+            (Site::FinalNorm | Site::Logits, &[rows, width]) => rows.saturating_sub(1) * width,
+            (Site::Key | Site::RotatedKey | Site::Value, &[_, heads, width]) => {
+                (query * heads + kv_head) * width
+            }
+            (_, &[_, heads, width]) => (query * heads + head) * width,
+            (_, &[_, width]) => query * width,
+            _ => return Vec::new(),
+        };
+        values.iter().copied().skip(start).take(FIRST).collect()
+    }
+
     fn look_at_spot(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
         let Spot { head, kv_head, query, .. } = self.spot;
         let (&[first, second, third], true) = (shape, point.layer == Some(self.spot.layer)) else {
@@ -122,7 +149,7 @@ fn in_prefill(point: TapPoint) -> TensorName {
 
 impl Taps for Collector<'_, '_> {
     fn wants(&self, point: TapPoint) -> bool {
-        point.site != Site::Pattern
+        !matches!(point.site, Site::Scores | Site::Pattern)
             || self.all_patterns
             || point.layer == Some(self.spot.layer)
             || self.keeper.wants(in_prefill(point))
@@ -131,7 +158,9 @@ impl Taps for Collector<'_, '_> {
     fn record(&mut self, point: TapPoint, shape: &[usize], values: &[f32]) {
         self.look_at_spot(point, shape, values);
         self.keeper.offer(in_prefill(point), shape, values);
-        self.steps.push(summary(in_prefill(point), self.architecture, shape, values));
+        let row = self.row(point, shape, values);
+        self.steps
+            .push(Step { row, ..summary(in_prefill(point), self.architecture, shape, values) });
     }
 }
 

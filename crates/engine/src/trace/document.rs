@@ -22,7 +22,8 @@ pub struct Trace {
     pub next: Vec<Candidate>,
     /// The likeliest tokens after each token of the prompt.
     pub rows: Vec<Row>,
-    /// The KV cache after the prefill.
+    /// The KV cache after the prefill, before the steps of `decode`, each of which says what the
+    /// cache is after it.
     pub kv: Kv,
     /// The steps after the prefill, each on the token that the one before made likeliest.
     pub decode: Vec<DecodeStep>,
@@ -75,7 +76,11 @@ pub struct Step {
     /// Its first numbers, eight at most, in row-major order.
     #[serde(serialize_with = "numbers")]
     pub first: Vec<f32>,
-    /// Facts about all of its numbers.
+    /// The first numbers, eight at most, of the row and the head that were asked for; after the
+    /// layers, of the last row, which the next token is chosen by. None where rows are no tokens.
+    #[serde(skip)]
+    pub row: Vec<f32>,
+    /// Facts about all of its numbers; of attention scores, about those that the mask leaves.
     pub stats: Stats,
 }
 
@@ -114,6 +119,10 @@ pub struct Attention {
     /// `q . k / sqrt(head_dim)` for each position, also for those that the mask then hides.
     #[serde(skip)]
     pub scores: Vec<f32>,
+    /// The first number of each position's value in that head: the first number of what the head
+    /// gives is the sum of these by the weights.
+    #[serde(skip)]
+    pub values: Vec<f32>,
     /// The query, as it meets the keys: rotated, where the model rotates.
     #[serde(skip)]
     pub q: Vec<f32>,

@@ -22,8 +22,8 @@ pub use name::{CachePart, Subject, TensorName};
 pub const TOKENS_MAX: usize = 1024;
 /// Most decode steps that are traced.
 pub const DECODE_MAX: usize = 1024;
-/// Longest prompt of which the attention weights of all layers are shown; of a longer one only
-/// those of the layer that was asked for, and those that are kept.
+/// Longest prompt of which the attention scores and weights of all layers are shown; of a longer
+/// one only those of the layer that was asked for, and those that are kept.
 pub const ALL_PATTERNS_TOKENS_MAX: usize = 128;
 /// Bytes of tensors that are kept whole.
 pub const KEPT_BYTES_MAX: usize = 1 << 30;
@@ -122,6 +122,7 @@ pub fn trace(
         steps.push(summary(name, architecture, &shape, &values));
     }
     let scores = tracing.scores(spot, &q);
+    let values = tracing.first_values(spot);
     let Spot { layer, head, query, .. } = spot;
     let next = rows.last().cloned().unwrap_or_default();
     let kv = tracing.kv();
@@ -132,7 +133,7 @@ pub fn trace(
         model: shape(package),
         tokens: prompt.iter().map(|&id| token(&package.tokenizer, id)).collect(),
         steps,
-        attention: Attention { layer, head, query, weights, scores, q, k },
+        attention: Attention { layer, head, query, weights, scores, values, q, k },
         next,
         rows: rows.into_iter().enumerate().map(position).collect(),
         kv,
@@ -256,6 +257,12 @@ impl<'a> Tracing<'a> {
             (dot * f64::from(heads.scale())) as f32
         };
         (0..self.length).map(score).collect()
+    }
+
+    /// The first number of each position's value, as stored.
+    fn first_values(&self, spot: Spot) -> Vec<f32> {
+        let value = |position| self.read(spot.layer, spot.kv_head, position).1;
+        (0..self.length).filter_map(|position| value(position).first().copied()).collect()
     }
 
     /// What the KV cache holds of one position, in one layer and head: a key and a value.

@@ -59,7 +59,54 @@ impl Goldens {
                 }
             }
         }
+        let taps = goldens.taps.keys().filter(|name| name.ends_with("attn.hook_pattern"));
+        let scores: Vec<_> = taps.map(|name| goldens.scores(name)).collect();
+        for (name, values) in scores {
+            goldens.taps.entry(name).or_insert(values);
+        }
         goldens
+    }
+
+    /// The attention scores behind the recorded weights `pattern`, from the recorded queries and
+    /// keys: negative infinity behind the mask.
+    fn scores(&self, pattern: &str) -> (String, Values) {
+        let attention = pattern.strip_suffix("hook_pattern").unwrap();
+        let tap = |names: [&str; 2]| {
+            let mut found =
+                names.iter().filter_map(|name| self.taps.get(&format!("{attention}{name}")));
+            found.next()
+        };
+        let queries = tap(["hook_rot_q", "hook_q"]).unwrap();
+        let [heads, rows, positions] = self.taps[pattern].shape[..] else { panic!("{pattern}") };
+        let width = queries.shape[2];
+        // Of a decode step, the keys of all positions are those of the cache after the last step:
+        // heads before positions.
+        let cached = pattern.starts_with("decode.").then(|| {
+            let layer = pattern.split('.').nth(3).unwrap();
+            &self.taps[&format!("decode.1.kv_cache.{layer}.keys")]
+        });
+        let keys = cached.or_else(|| tap(["hook_rot_k", "hook_k"])).unwrap();
+        let kv_heads = if cached.is_some() { keys.shape[0] } else { keys.shape[1] };
+        let key = |head: usize, position: usize| match cached {
+            Some(_) => &keys.values[(head * keys.shape[1] + position) * width..][..width],
+            None => &keys.values[(position * kv_heads + head) * width..][..width],
+        };
+        let mut values = Vec::new();
+        for head in 0..heads {
+            for row in 0..rows {
+                let query = &queries.values[(row * heads + head) * width..][..width];
+                for position in 0..positions {
+                    let key = key(head / (heads / kv_heads), position);
+                    let products =
+                        query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k));
+                    let score = products.sum::<f64>() / (width as f64).sqrt();
+                    let hidden = position > positions - rows + row;
+                    values.push(if hidden { f32::NEG_INFINITY } else { score as f32 });
+                }
+            }
+        }
+        let shape = vec![heads, rows, positions];
+        (format!("{attention}hook_attn_scores"), Values { shape, values })
     }
 
     pub(crate) fn every_row(&self) -> Vec<usize> {
@@ -96,14 +143,20 @@ impl Taps for Points {
     }
 }
 
+/// The pairs of numbers that are compared: what both hide is the same.
+fn pairs<'a>(got: &'a [f32], reference: &'a [f32]) -> impl Iterator<Item = (f32, f32)> + 'a {
+    assert_eq!(got.len(), reference.len());
+    let pairs = got.iter().copied().zip(reference.iter().copied());
+    pairs.filter(|&pair| pair != (f32::NEG_INFINITY, f32::NEG_INFINITY))
+}
+
 /// How far values are from a reference.
 pub(crate) type Distance = fn(&[f32], &[f32]) -> f64;
 
 /// The largest difference of any number, as a share of the reference's largest magnitude.
 pub(crate) fn largest_difference(got: &[f32], reference: &[f32]) -> f64 {
-    assert_eq!(got.len(), reference.len());
-    let largest = reference.iter().fold(0.0f64, |largest, &x| largest.max(f64::from(x.abs())));
-    got.iter().zip(reference).fold(0.0, |worst, (&got, &reference)| {
+    let largest = pairs(got, reference).fold(0.0f64, |most, (_, x)| most.max(f64::from(x.abs())));
+    pairs(got, reference).fold(0.0, |worst, (got, reference)| {
         let difference = f64::from(got - reference).abs() / largest;
         // A NaN must not hide behind `max`, which ignores it.
         if difference.is_nan() { f64::INFINITY } else { worst.max(difference) }
@@ -112,10 +165,10 @@ pub(crate) fn largest_difference(got: &[f32], reference: &[f32]) -> f64 {
 
 /// The root of the squared differences' sum, as a share of the reference's.
 pub(crate) fn square_difference(got: &[f32], reference: &[f32]) -> f64 {
-    assert_eq!(got.len(), reference.len());
     let square = |x: f32| f64::from(x).powi(2);
-    let differences: f64 = got.iter().zip(reference).map(|(&a, &b)| square(a - b)).sum();
-    let ratio = (differences / reference.iter().copied().map(square).sum::<f64>()).sqrt();
+    let differences: f64 = pairs(got, reference).map(|(a, b)| square(a - b)).sum();
+    let whole: f64 = pairs(got, reference).map(|(_, b)| square(b)).sum();
+    let ratio = (differences / whole).sqrt();
     // A NaN must not hide behind a comparison.
     if ratio.is_nan() { f64::INFINITY } else { ratio }
 }

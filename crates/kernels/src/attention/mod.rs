@@ -9,7 +9,7 @@ mod pattern;
 mod plan;
 mod tile;
 
-pub use pattern::attention_pattern;
+pub use pattern::{attention_pattern, attention_scores};
 pub use tile::{SEGMENT_TOKENS, TILE_TOKENS};
 
 use crate::disjoint::Disjoint;

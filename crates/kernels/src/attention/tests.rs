@@ -262,6 +262,12 @@ fn the_pattern_reproduces_the_output() {
     for head in 0..4 {
         let weights = attention_pattern(&case.store, LAYER, &query, place, head, case.scale());
         assert_eq!(weights.len(), 70);
+        let scores = attention_scores(&case.store, LAYER, &query, place, head, case.scale());
+        let exps: Vec<f64> = scores.iter().map(|&score| f64::from(score).exp()).collect();
+        let all: f64 = exps.iter().sum();
+        for (weight, exp) in weights.iter().zip(&exps) {
+            assert!((f64::from(*weight) - exp / all).abs() < 1e-6);
+        }
         for d in 0..16 {
             let value =
                 |p: usize| case.store.read(case.pages[p / 16], LAYER, head / 2, p % 16).1[d];

@@ -61,8 +61,10 @@ impl Names {
             let text = name.to_string();
             let shape = match (shapes.get(&text), name.subject) {
                 (Some(shape), _) => (*shape).clone(),
-                // Of a long prompt, the attention weights of most layers are not looked at.
-                (None, Subject::Tap(point)) if point.site == Site::Pattern => {
+                // Of a long prompt, the scores and weights of most layers are not looked at.
+                (None, Subject::Tap(point))
+                    if matches!(point.site, Site::Scores | Site::Pattern) =>
+                {
                     let tokens = trace.tokens.len();
                     vec![1, config.heads, tokens, tokens]
                 }
