@@ -43,6 +43,8 @@ pub struct Prompt {
     pub namespace: Namespace,
     /// `false`: it neither reads nor feeds the cache (`cache_prompt`).
     pub use_cache: bool,
+    /// The request's body, as it came; nothing of a plain text.
+    pub body: Option<Map<String, Value>>,
     /// Logits of all its rows are wanted (`echo` with `logprobs`), which reuse does not have.
     pub wants_rows: bool,
 }
@@ -67,7 +69,10 @@ impl Prompt {
         // Some editors put a mark before a text; a request begins behind it.
         let unmarked = text.strip_prefix('\u{feff}').unwrap_or(text);
         let prompt = match body(name, unmarked)? {
-            Some(body) => Prompt::of_body(name, body, maker)?,
+            Some(body) => {
+                let prompt = Prompt::of_body(name, body.clone(), maker)?;
+                Prompt { body: Some(body), ..prompt }
+            }
             None => {
                 let tokens = TextPrompt::Text(text.to_owned()).encode(maker)?;
                 fits(&tokens, 1, maker, "")?;
@@ -88,6 +93,7 @@ impl Prompt {
             map: None,
             namespace: Namespace::default(),
             use_cache: true,
+            body: None,
             wants_rows: false,
         }
     }

@@ -99,6 +99,11 @@ impl ApiError {
         }
     }
 
+    /// What is wrong, in words.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The JSON body, also sent as an event when a stream fails midway.
     pub(crate) fn body(&self) -> Value {
         json!({"error": {

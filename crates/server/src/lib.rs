@@ -10,6 +10,7 @@ mod error;
 mod fields;
 mod openai;
 mod ops;
+mod reception;
 mod state;
 
 use std::future::Future;
@@ -24,6 +25,7 @@ use tokio::net::TcpListener;
 use error::ApiError;
 #[doc(hidden)]
 pub use openai::parse_request;
+pub use reception::Reception;
 use state::App;
 pub use state::ServerOptions;
 

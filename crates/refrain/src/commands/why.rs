@@ -7,8 +7,9 @@ use std::path::Path;
 use anstyle::Style;
 use cache::{Reason, TokenText, Verdict};
 use doctor::{Excerpt, Hint, PROMPT_BYTES_MAX, Prompt, PromptMaker};
-use package::{Package, Tokenizer};
-use serde_json::json;
+use package::{ChatTemplate, Package, Tokenizer};
+use serde_json::{Value, json};
+use server::Reception;
 
 use crate::cli::WhyArguments;
 use crate::failure::Failure;
@@ -37,30 +38,44 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
         date: arguments.template_date.as_deref(),
         context: text.context,
     };
-    let (first, second) = (read(first, maker)?, read(second, maker)?);
+    let ((first, received), (second, receives)) = (read(first, maker)?, read(second, maker)?);
     let verdict = doctor::why(&first, &second, &text.tokenizer);
-    let excerpt = Excerpt::of(&verdict, &second, &text.tokenizer);
+    let excerpt = Excerpt::of(&verdict, &first, &second, &text.tokenizer);
     let hint = Hint::of(&verdict, excerpt.as_ref());
     let mut out = anstream::stdout();
     if arguments.json {
         let document = json!({
             "schema": "refrain.why/1",
             "verdict": verdict,
+            "ignored": receives.ignored,
             "excerpt": excerpt,
             "hint": hint,
-            "prompt": {"file": first.name, "read_as": first.shape, "tokens": first.tokens.len()},
-            "against": {
-                "file": second.name, "read_as": second.shape, "tokens": second.tokens.len(),
-            },
+            "prompt": described(&first, &received),
+            "against": described(&second, &receives),
             "note": NOTE,
         });
         writeln!(out, "{document}")?;
         return Ok(());
     }
     let apart = first.namespace != second.namespace;
-    let report = Report { verdict: &verdict, excerpt, hint, tokenizer: &text.tokenizer, apart };
+    let report = Report {
+        verdict: &verdict,
+        excerpt,
+        hint,
+        tokenizer: &text.tokenizer,
+        apart,
+        receptions: [received, receives],
+    };
     report.write(&mut out)?;
     Ok(())
+}
+
+/// A request in the document: what it is, and what a server would make of it.
+fn described(prompt: &Prompt, reception: &Reception) -> Value {
+    json!({
+        "file": prompt.name, "read_as": prompt.shape, "tokens": prompt.tokens.len(),
+        "ignored": reception.ignored, "refused": reception.refused,
+    })
 }
 
 /// What is said where the files are given without their flags.
@@ -78,7 +93,8 @@ fn not_named(arguments: &WhyArguments) -> Failure {
     Failure::Usage(message)
 }
 
-fn read(path: &Path, maker: PromptMaker<'_>) -> Result<Prompt, Failure> {
+/// The request in a file, and what a server would say of it.
+fn read(path: &Path, maker: PromptMaker<'_>) -> Result<(Prompt, Reception), Failure> {
     let name = path.display().to_string();
     let failed = |problem: &dyn std::fmt::Display| Failure::new(format!("{name}: {problem}"));
     let mut bytes = Vec::new();
@@ -92,12 +108,16 @@ fn read(path: &Path, maker: PromptMaker<'_>) -> Result<Prompt, Failure> {
             _ => failed(&error),
         }
     })?;
-    Prompt::read(&name, &bytes, maker).map_err(|error| {
+    let prompt = Prompt::read(&name, &bytes, maker).map_err(|error| {
         let lacks_template = error.field == "messages" && maker.chat_template.is_none();
         let hint =
             if lacks_template { "; here it may also be a plain text, in a .txt file" } else { "" };
         failed(&format!("{error}{hint}"))
-    })
+    })?;
+    let reads_tools = maker.chat_template.is_some_and(ChatTemplate::uses_tools);
+    let body = prompt.body.clone().unwrap_or_default();
+    let reception = Reception::of(prompt.shape, body, reads_tools);
+    Ok((prompt, reception))
 }
 
 /// The verdict in lines for people.
@@ -108,6 +128,8 @@ struct Report<'a> {
     tokenizer: &'a Tokenizer,
     /// Whether the prompts are in different namespaces.
     apart: bool,
+    /// What a server would say of the first request and of the second.
+    receptions: [Reception; 2],
 }
 
 impl Report<'_> {
@@ -128,11 +150,13 @@ impl Report<'_> {
         if let Some(place) = self.place() {
             line(out, "where", &place)?;
         }
-        if let Some(excerpt) = &self.excerpt {
-            let text = self.context(excerpt);
-            let mark = screen.text(&self.mark());
-            for line in screen.wrap_whole(&text, screen.width.saturating_sub(LABEL)) {
-                writeln!(out, "{:LABEL$}{}", "", bold(&line, &mark))?;
+        for (label, text, mark) in self.contexts() {
+            let mark = screen.text(&mark);
+            let lines = screen.wrap_whole(&text, screen.width.saturating_sub(LABEL));
+            for (index, line) in lines.iter().enumerate() {
+                let label = if index == 0 { label } else { "" };
+                let dim = Style::new().dimmed();
+                writeln!(out, "{dim}{label:LABEL$}{dim:#}{}", bold(line, &mark))?;
             }
         }
         if let Some(after) = stop.identical_after.filter(|&after| after > 0) {
@@ -147,7 +171,40 @@ impl Report<'_> {
         if self.apart {
             line(out, "salts", "cache_salt differs: nothing is shared between salts")?;
         }
+        if let Some(ignored) = self.ignored() {
+            line(out, "ignored", &ignored)?;
+        }
+        for refused in self.refused() {
+            line(out, "refused", &refused)?;
+        }
         line(out, "note", NOTE)
+    }
+
+    /// The fields that have no effect.
+    fn ignored(&self) -> Option<String> {
+        let [first, second] = self.receptions.each_ref().map(|one| one.ignored.join(", "));
+        let fields = match (first.as_str(), second.as_str()) {
+            ("", "") => return None,
+            (first, second) if first == second => format!("{first} in both"),
+            (first, "") => format!("{first} in the first"),
+            ("", second) => format!("{second} in the second"),
+            (first, second) => format!("{first} in the first, {second} in the second"),
+        };
+        let tools = self.receptions.iter().any(|one| one.ignored.iter().any(|f| f == "tools"));
+        let reason = if tools { "; this model's chat template reads no tools" } else { "" };
+        Some(format!("{fields}{reason}"))
+    }
+
+    /// Why a server would not take a request as it is.
+    fn refused(&self) -> Vec<String> {
+        let [first, second] = self.receptions.each_ref().map(|one| one.refused.as_deref());
+        if let (Some(why), true) = (first, first == second) {
+            return vec![format!("a server takes neither as it is: {why}")];
+        }
+        let said = [("first", first), ("second", second)];
+        let said = said.iter().filter_map(|(which, why)| Some((which, (*why)?)));
+        said.map(|(which, why)| format!("a server does not take the {which} as it is: {why}"))
+            .collect()
     }
 
     /// The reason in words; for a difference, the two tokens.
@@ -185,22 +242,29 @@ impl Report<'_> {
         })
     }
 
-    /// `…before[cached→request]after…`, on one line.
-    fn context(&self, excerpt: &Excerpt) -> String {
-        let (before, after) = (on_one_line(&excerpt.before), on_one_line(&excerpt.after));
-        let cut = |text: &str| if text.chars().count() < Excerpt::CHARS { "" } else { "…" };
-        let (left, right) = (cut(&excerpt.before), cut(&excerpt.after));
-        format!("{left}{before}{}{after}{right}", self.mark())
-    }
-
-    /// `[cached→request]`.
-    fn mark(&self) -> String {
+    /// What stands around the difference, in lines with their labels and what is marked in them:
+    /// `…before[cached→request]after…` where both go on alike, else a line for each.
+    fn contexts(&self) -> Vec<(&'static str, String, String)> {
+        let Some(excerpt) = &self.excerpt else { return Vec::new() };
         let text = |token: &Option<TokenText>| {
             let text = token.as_ref().and_then(|token| token.text.as_deref());
             on_one_line(text.unwrap_or_default())
         };
         let stop = &self.verdict.stop;
-        format!("[{}→{}]", text(&stop.cached), text(&stop.request))
+        let (cached, request) = (text(&stop.cached), text(&stop.request));
+        let cut = |text: &str| if text.chars().count() < Excerpt::CHARS { "" } else { "…" };
+        let shown = |label, mark: String, after: &str| {
+            let (left, right) = (cut(&excerpt.before), cut(after));
+            let (before, after) = (on_one_line(&excerpt.before), on_one_line(after));
+            (label, format!("{left}{before}{mark}{after}{right}"), mark)
+        };
+        if excerpt.cached_after == excerpt.after {
+            return vec![shown("", format!("[{cached}→{request}]"), &excerpt.after)];
+        }
+        vec![
+            shown("cached", format!("[{cached}]"), &excerpt.cached_after),
+            shown("now", format!("[{request}]"), &excerpt.after),
+        ]
     }
 }
 

@@ -20,7 +20,7 @@ use crate::state::{App, namespace, new_id, now_s};
 const TOP_LOGPROBS_MAX: usize = 20;
 
 /// What a chat request asks for.
-pub(super) struct ChatCall {
+pub(crate) struct ChatCall {
     messages: Vec<Value>,
     tools: Option<Value>,
     variables: Map<String, Value>,
@@ -42,7 +42,8 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
         echo: None,
     };
     let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
-    let ignored = call.ignored(&app);
+    let template = app.package.chat_template.as_ref();
+    let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
     let id = header.id.clone();
     let request = app.prepare(move |app| prepare(app, id, call)).await?;
     let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored);
@@ -53,7 +54,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
     Ok(Json(body_of(&app, &header, answer)).into_response())
 }
 
-pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
+pub(crate) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     refuse_unsupported(&mut fields)?;
     let tools = take_tools(&mut fields)?;
     let messages = doctor::check_messages(fields.array("messages")?)?;
@@ -79,10 +80,10 @@ pub(super) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
 }
 
 impl ChatCall {
-    /// The fields that were accepted and have no effect.
-    fn ignored(&self, app: &App) -> Vec<String> {
-        let reads = app.package.chat_template.as_ref().is_some_and(ChatTemplate::uses_tools);
-        let tools = (self.tools.is_some() && !reads).then(|| "tools".to_owned());
+    /// The fields that were accepted and have no effect on a model whose template reads tools or
+    /// does not.
+    pub(crate) fn ignored(&self, reads_tools: bool) -> Vec<String> {
+        let tools = (self.tools.is_some() && !reads_tools).then(|| "tools".to_owned());
         tools.into_iter().chain(self.ignored.iter().cloned()).collect()
     }
 }
@@ -94,8 +95,8 @@ fn take_tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     let choice = fields.value("tool_choice");
     doctor::check_tool_choice(choice.as_ref().unwrap_or(&Value::Null))?;
     let is = |word: &str| choice.as_ref().is_some_and(|choice| choice == word);
-    let what = "calling tools does not work yet; with \"tool_choice\": \"none\" tools are put \
-                into the prompt, and the answer is text";
+    let what = "calling tools does not work yet; with \"tool_choice\": \"none\" the answer is \
+                text, and tools are put into the prompt if the model's chat template reads them";
     if tools.is_some() && !is("none") {
         return Err(ApiError::unsupported("tools", what));
     }

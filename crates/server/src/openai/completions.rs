@@ -21,13 +21,13 @@ const LOGPROBS_MAX: usize = 20;
 /// OpenAI's default for this endpoint.
 const MAX_TOKENS_DEFAULT: usize = 16;
 
-pub(super) struct TextCall {
+pub(crate) struct TextCall {
     prompts: Vec<TextPrompt>,
     parameters: Parameters,
     max_tokens: usize,
     logprobs: Option<usize>,
     echo: bool,
-    ignored: Vec<String>,
+    pub(crate) ignored: Vec<String>,
 }
 
 pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
@@ -62,7 +62,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
     Ok(Json(body_of(&app, &header, choices, answer)).into_response())
 }
 
-pub(super) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
+pub(crate) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     fields.refuse("suffix", "inserting text does not work yet")?;
     for name in ["grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar"] {
         fields.refuse(name, "constrained answers do not work yet")?;

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use doctor::{Prompt, PromptError, PromptMaker};
 use package::Package;
 use serde_json::{Value, json};
+use server::Reception;
 
 use live::{CONTEXT, Live};
 use pairs::{EDITS, Given, Pairs};
@@ -198,6 +199,70 @@ fn tools_are_taken_where_no_answer_may_call_one() {
     let without = live.ask(&body);
     let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64();
     assert!(tokens(&with) > tokens(&without));
+}
+
+/// What is said of a body without a server is what a server says: what it ignores, and why it
+/// refuses it.
+#[test]
+fn what_is_ignored_and_what_is_refused_is_said_offline_too() {
+    let live = Live::start();
+    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {}}});
+    let chat = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1});
+    let text = json!({"prompt": "Hi", "max_tokens": 1});
+    let fields = [
+        json!({}),
+        json!({"colour": "red", "seed": 1, "user": null}),
+        json!({"tools": [tool], "tool_choice": "none"}),
+        json!({"tools": [tool]}),
+        json!({"tools": [], "tool_choice": "required"}),
+        json!({"response_format": {"type": "json_object"}}),
+        json!({"temperature": "hot"}),
+        json!({"suffix": "!"}),
+    ];
+    let (mut refused, mut ignored) = (0, 0);
+    for body in [chat, text] {
+        for fields in &fields {
+            let mut body = body.clone();
+            let all = body.as_object_mut().expect("an object");
+            all.extend(fields.as_object().expect("an object").clone());
+            let prompt = Prompt::read("a.json", body.to_string().as_bytes(), maker(&live.package));
+            let shape = prompt.expect("a prompt").shape;
+            let said = Reception::of(shape, body.as_object().expect("an object").clone(), true);
+            match said.refused {
+                Some(message) => {
+                    assert_eq!(live.refusal(&body)["message"], message);
+                    refused += 1;
+                }
+                None => {
+                    assert_eq!(live.ask(&body)["refrain"]["ignored"], json!(said.ignored));
+                    ignored += said.ignored.len();
+                }
+            }
+        }
+    }
+    assert!(refused > 5 && ignored > 1, "{refused} refused, {ignored} ignored");
+}
+
+#[test]
+fn tools_that_a_template_does_not_read_are_ignored_in_every_kind_of_body() {
+    let ignored = |shape, body: Value, reads| {
+        let body = body.as_object().expect("an object").clone();
+        Reception::of(shape, body, reads).ignored
+    };
+    let openai = json!({"type": "function", "function": {"name": "f"}});
+    let chat = |choice: &str| {
+        let messages = json!([{"role": "user", "content": "Hi"}]);
+        json!({"messages": messages, "tools": [openai], "tool_choice": choice})
+    };
+    let tools = ["tools"];
+    for choice in ["none", "auto"] {
+        assert_eq!(ignored(doctor::Shape::OpenaiChat, chat(choice), false), tools, "{choice}");
+        assert!(ignored(doctor::Shape::OpenaiChat, chat(choice), true).is_empty(), "{choice}");
+    }
+    let anthropic = json!({"messages": [], "tools": [{"name": "f", "input_schema": {}}]});
+    let shape = doctor::Shape::AnthropicMessages;
+    assert_eq!(ignored(shape, anthropic.clone(), false), tools);
+    assert!(ignored(shape, anthropic, true).is_empty());
 }
 
 #[test]
