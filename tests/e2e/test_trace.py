@@ -1,5 +1,6 @@
 """`refrain trace`: its document, its screen, and what it refuses."""
 
+import itertools
 import json
 import os
 import re
@@ -40,6 +41,41 @@ def test_the_prompt_fits_a_screen_on_the_default_model(default_model):
     assert "token-layer evaluations: 30; without the cache 150" in text
     assert "not next-token probability" in text
     assert "3 of 4 reused" in text
+
+
+NUMBERS = re.compile(r"^ *('.*') (?:q|k|v|inner|out)? +(-?\d.*) …$")
+SHARE = re.compile(r"^ *('.*') +(-?\d\S+)  (\d\.\d{4}) +(-?\d\S+)")
+
+
+def numbers_of(lines: list[str], step: str) -> list[tuple[str, list[float]]]:
+    """The token and the numbers of each line of numbers below the first step of this name."""
+    start = next(i for i, line in enumerate(lines) if re.match(rf" ?\d+ {step} ", line))
+    below = itertools.takewhile(lambda line: line.startswith("  "), lines[start + 1 :])
+    found = [NUMBERS.match(line) for line in below]
+    return [(one[1], [float(number) for number in one[2].split()]) for one in found if one]
+
+
+@pytest.mark.parametrize("options", [[], ["--query", "1", "--head", "4", "--layer", "2"]])
+def test_the_numbers_of_a_layer_are_one_tokens_and_can_be_followed(default_model, options):
+    lines = screen("-p", PROMPT, *options)
+    token = "' cat'" if options else "' on'"
+    assert all(NUMBERS.match(line) for line in lines if line.endswith(" …")), lines
+    assert numbers_of(lines, "embedding")[0][0] == "'The'"
+    steps = ["norm", "q k v", "rope", "values", "output", "residual", "MLP"]
+    assert {named for step in steps for named, _ in numbers_of(lines, step)} == {token}
+    # After the layers, it is the last token that decides.
+    assert numbers_of(lines, "logits")[0][0] == "' on'"
+    rows = [
+        [float(number) for number in found.groups()[1:]]
+        for found in map(SHARE.match, lines)
+        if found
+    ]
+    ((_, mixed),) = numbers_of(lines, "values")
+    weighed = sum(weight * value for _, weight, value in rows)
+    assert weighed == pytest.approx(mixed[0], abs=2e-4)
+    (given,) = re.findall(r"added to the layer's input \((\S+) ", "\n".join(lines))
+    ((_, output),), ((_, middle),) = numbers_of(lines, "output"), numbers_of(lines, "residual")
+    assert float(given) + output[0] == pytest.approx(middle[0], abs=2e-3)
 
 
 def test_a_screen_of_gpt2_says_what_gpt2_does(gpt2):

@@ -334,8 +334,9 @@ pub(crate) struct TraceArguments {
     pub(crate) tolerance: f64,
     /// One JSON document (schema refrain.trace/1)
     ///
-    /// With --tensor the schema is refrain.tensors/1, with --list refrain.names/1, with --compare
-    /// refrain.compare/1.
+    /// Its "kv" is the KV cache after the prompt; with --decode, each step tells what the cache is
+    /// after it. With --tensor the schema is refrain.tensors/1, with --list refrain.names/1, with
+    /// --compare refrain.compare/1.
     #[arg(long)]
     pub(crate) json: bool,
 }

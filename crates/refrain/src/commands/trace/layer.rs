@@ -5,7 +5,7 @@ use std::io::{Result, Write};
 use engine::trace::{Step, Trace};
 use package::{Activation, Architecture, Config, LayerPart, Package, Part, Suffix};
 
-use super::paper::{Paper, shape_text};
+use super::paper::{Paper, number_text, shape_text};
 use crate::quoted::quoted;
 
 /// Positions of an attention row that are listed at most.
@@ -20,12 +20,12 @@ pub(super) struct Layer<'a> {
 impl Layer<'_> {
     /// Draws the layer's steps.
     pub(super) fn draw<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
-        let residual = "added to the layer's input";
+        let residual = self.residual();
         self.norm(paper, "norm", "ln1.hook_normalized")?;
         self.projections(paper)?;
         self.attention(paper)?;
         self.output(paper)?;
-        self.plain(paper, "residual", residual, "hook_resid_mid")?;
+        self.plain(paper, "residual", &residual, "hook_resid_mid")?;
         self.norm(paper, "norm", "ln2.hook_normalized")?;
         self.mlp(paper)?;
         let residual = "added to the residual above";
@@ -45,8 +45,14 @@ impl Layer<'_> {
         self.step(site).map(|step| shape_text(&step.shape)).unwrap_or_default()
     }
 
-    fn first(&self, site: &str) -> &[f32] {
-        self.step(site).map(|step| step.first.as_slice()).unwrap_or_default()
+    /// The first numbers of the row of the token that attends.
+    fn row(&self, site: &str) -> &[f32] {
+        self.step(site).map(|step| step.row.as_slice()).unwrap_or_default()
+    }
+
+    /// The token that attends; the numbers of all steps are its.
+    fn token(&self) -> String {
+        quoted(&self.trace.tokens[self.trace.attention.query].bytes)
     }
 
     /// A step whose result is one tensor.
@@ -58,11 +64,18 @@ impl Layer<'_> {
         site: &str,
     ) -> Result<()> {
         paper.step(name, detail, &self.shape(site))?;
-        paper.numbers("", self.first(site))
+        paper.numbers(&self.token(), "", self.row(site))
     }
 
     fn norm<W: Write>(&self, paper: &mut Paper<'_, W>, name: &str, site: &str) -> Result<()> {
         self.plain(paper, name, norm_text(self.config()), site)
+    }
+
+    /// What the first addition adds to, which is not shown right above it.
+    fn residual(&self) -> String {
+        let input = self.row("hook_resid_pre").iter().take(2).map(|&number| number_text(number));
+        let input = input.collect::<Vec<_>>().join(" ");
+        format!("added to the layer's input ({input} …)")
     }
 
     /// `+ b` where the matrix `part` of this layer has a bias.
@@ -82,10 +95,12 @@ impl Layer<'_> {
             Architecture::Llama => LayerPart::Q,
         };
         let (bias, outputs) = (self.bias(part), queries + 2 * keys);
-        let detail = format!("x·W({}, {outputs}){bias} → q, k, v at once", config.hidden);
+        let head = self.trace.attention.head;
+        let detail =
+            format!("x·W({}, {outputs}){bias} → q, k, v at once; head {head}:", config.hidden);
         paper.step("q k v", &detail, &format!("(1, {}, {outputs})", self.trace.tokens.len()))?;
         for (label, site) in [("q", "attn.hook_q"), ("k", "attn.hook_k"), ("v", "attn.hook_v")] {
-            paper.numbers(label, self.first(site))?;
+            paper.numbers(&self.token(), label, self.row(site))?;
         }
         let (heads, rows) = ([1, config.heads], [self.trace.tokens.len(), config.head_dim]);
         let shape = shape_text(&[heads, rows].concat());
@@ -97,17 +112,17 @@ impl Layer<'_> {
         let Some(rope) = &config.rope else { return Ok(()) };
         let (attention, base) = (&self.trace.attention, rope.base);
         let (query, head) = (attention.query, attention.head);
-        let token = quoted(&self.trace.tokens[query].bytes);
+        let token = self.token();
         let detail = format!("q, k turned, base {base}; {token} at {query}, head {head}:");
         paper.step("rope", &detail, &shape)?;
-        paper.numbers("q", &attention.q)?;
-        paper.numbers("k", &attention.k)
+        paper.numbers(&token, "q", &attention.q)?;
+        paper.numbers(&token, "k", &attention.k)
     }
 
     fn attention<W: Write>(&self, paper: &mut Paper<'_, W>) -> Result<()> {
         let (config, attention) = (self.config(), &self.trace.attention);
         let (head, query) = (attention.head, attention.query);
-        let token = quoted(&self.trace.tokens[query].bytes);
+        let token = self.token();
         let shape = self.shape("attn.hook_pattern");
         let detail = format!("head {head}: q of {token} · k / √({})", config.head_dim);
         paper.step("scores", &detail, &shape)?;
@@ -120,10 +135,10 @@ impl Layer<'_> {
         if !paper.explains() {
             paper.more("this head's reading, not next-token probability, not importance")?;
         }
-        paper.share_heading("score", "weight")?;
+        paper.share_heading("score", "weight", "v[0]")?;
         self.positions(paper)?;
-        let detail = "Σ(weight·v) in each head";
-        self.plain(paper, "values", detail, "attn.hook_z")
+        let detail = format!("Σ(weight·v) in each head; head {head}:");
+        self.plain(paper, "values", &detail, "attn.hook_z")
     }
 
     /// Lists the positions of the attention row, the ones with the least weight left out.
@@ -138,7 +153,8 @@ impl Layer<'_> {
             let token = quoted(&self.trace.tokens[position].bytes);
             let score = attention.scores[position];
             if position <= attention.query {
-                paper.share(&token, score, attention.weights[position])?;
+                let value = attention.values.get(position).copied();
+                paper.share(&token, score, attention.weights[position], value)?;
             } else {
                 paper.hidden(&token, score)?;
             }
@@ -171,8 +187,8 @@ impl Layer<'_> {
             }
         };
         paper.step("MLP", &detail, &self.shape("hook_mlp_out"))?;
-        paper.numbers("inner", self.first("mlp.hook_post"))?;
-        paper.numbers("out", self.first("hook_mlp_out"))
+        paper.numbers(&self.token(), "inner", self.row("mlp.hook_post"))?;
+        paper.numbers(&self.token(), "out", self.row("hook_mlp_out"))
     }
 }
 

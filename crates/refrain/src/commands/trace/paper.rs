@@ -15,6 +15,8 @@ const BESIDE_COLUMNS_MIN: usize = 12;
 const BAR_COLUMNS: usize = 32;
 /// Where the tokens end that have a score.
 const SCORED_COLUMN: usize = DETAIL_COLUMN + 5;
+/// Where the columns of a token's score, weight and value end.
+const VALUED_COLUMN: usize = SCORED_COLUMN + 10 + 8 + 10;
 
 pub(super) struct Paper<'a, W> {
     out: W,
@@ -115,8 +117,10 @@ impl<'a, W: Write> Paper<'a, W> {
         format!("{text}{:pad$}", "", pad = columns.saturating_sub(text.width()))
     }
 
-    /// The first numbers of a tensor, with a label where there is more than one tensor.
-    pub(super) fn numbers(&mut self, label: &str, first: &[f32]) -> Result<()> {
+    /// The first numbers that a tensor has for a token, with a label where there is more than one
+    /// tensor.
+    pub(super) fn numbers(&mut self, token: &str, label: &str, first: &[f32]) -> Result<()> {
+        let token = self.screen.right(token, DETAIL_COLUMN - 1);
         let label = if label.is_empty() { String::new() } else { format!("{label:<5}") };
         let mark = self.screen.text(" …");
         let room = self.columns().saturating_sub(label.width() + mark.width());
@@ -131,19 +135,29 @@ impl<'a, W: Write> Paper<'a, W> {
             text.push_str(&shown);
         }
         let dim = Style::new().dimmed();
-        writeln!(self.out, "{:DETAIL_COLUMN$}{dim}{text}{mark}{dim:#}", "")
+        writeln!(self.out, "{token} {dim}{text}{mark}{dim:#}")
     }
 
     /// What the columns below are called.
-    pub(super) fn share_heading(&mut self, score: &str, share: &str) -> Result<()> {
+    pub(super) fn share_heading(&mut self, score: &str, share: &str, value: &str) -> Result<()> {
         let dim = Style::new().dimmed();
-        writeln!(self.out, "{dim}{:>SCORED_COLUMN$} {score:>9} {share:>7}{dim:#}", "")
+        let value = if self.has_room_for_values() { value } else { "" };
+        let line = format!("{:SCORED_COLUMN$} {score:>9} {share:>7} {value:>9}", "");
+        writeln!(self.out, "{dim}{}{dim:#}", line.trim_end())
     }
 
-    /// A token, its score, its share of all, and a bar of that.
-    pub(super) fn share(&mut self, token: &str, score: f32, share: f32) -> Result<()> {
+    /// A token, its score, its share of all, the number that is shared, and a bar of the share.
+    pub(super) fn share(
+        &mut self,
+        token: &str,
+        score: f32,
+        share: f32,
+        value: Option<f32>,
+    ) -> Result<()> {
         let line = self.scored(token, score);
-        let line = format!("{line}  {share:.4} ");
+        let value = value.filter(|_| self.has_room_for_values());
+        let value = value.map(|value| format!("{:>9} ", number_text(value))).unwrap_or_default();
+        let line = format!("{line}  {share:.4} {value}");
         let columns = self.screen.width.saturating_sub(line.width()).min(BAR_COLUMNS);
         let bar = self.screen.bar(share, columns);
         let green = AnsiColor::Green.on_default();
@@ -151,6 +165,10 @@ impl<'a, W: Write> Paper<'a, W> {
             "" => writeln!(self.out, "{}", line.trim_end()),
             bar => writeln!(self.out, "{line}{green}{bar}{green:#}"),
         }
+    }
+
+    fn has_room_for_values(&self) -> bool {
+        self.screen.width >= VALUED_COLUMN
     }
 
     /// One position of an attention row that the mask hides.

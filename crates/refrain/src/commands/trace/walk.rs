@@ -60,7 +60,8 @@ impl Walk<'_> {
         self.trace.steps.iter().find(|step| step.name == name)
     }
 
-    fn plain<W: Write>(
+    /// A step with the numbers of the first token, whose row the embedding shows.
+    fn first<W: Write>(
         &self,
         paper: &mut Paper<'_, W>,
         title: &str,
@@ -69,7 +70,21 @@ impl Walk<'_> {
     ) -> Result<()> {
         let Some(step) = self.step(name) else { return Ok(()) };
         paper.step(title, detail, &shape_text(&step.shape))?;
-        paper.numbers("", &step.first)
+        paper.numbers(&quoted(&self.trace.tokens[0].bytes), "", &step.first)
+    }
+
+    /// A step with the numbers of the token at `position`, which the trace has chosen.
+    fn chosen<W: Write>(
+        &self,
+        paper: &mut Paper<'_, W>,
+        title: &str,
+        detail: &str,
+        name: &str,
+        position: usize,
+    ) -> Result<()> {
+        let Some(step) = self.step(name) else { return Ok(()) };
+        paper.step(title, detail, &shape_text(&step.shape))?;
+        paper.numbers(&quoted(&self.trace.tokens[position].bytes), "", &step.row)
     }
 
     /// From the text to what goes into the layer.
@@ -81,12 +96,12 @@ impl Walk<'_> {
         paper.list(&tokens.iter().map(shown).collect::<Vec<_>>(), TOKEN_LINES_MAX)?;
         let first = &tokens[0];
         let detail = format!("row {}, for {}", first.id, quoted(&first.bytes));
-        self.plain(paper, "embedding", &detail, "hook_embed")?;
+        self.first(paper, "embedding", &detail, "hook_embed")?;
         if self.package.config.rope.is_none() {
             let detail = format!("rows 0 to {} of the position table", tokens.len() - 1);
-            self.plain(paper, "position", &detail, "hook_pos_embed")?;
+            self.first(paper, "position", &detail, "hook_pos_embed")?;
             let detail = "embedding + position, number by number";
-            self.plain(paper, "input", detail, "blocks.0.hook_resid_pre")?;
+            self.first(paper, "input", detail, "blocks.0.hook_resid_pre")?;
         } else {
             let detail = "no table: rope turns q and k in each layer";
             paper.step("position", detail, "")?;
@@ -100,7 +115,8 @@ impl Walk<'_> {
         paper.heading(&format!("   layer {layer} of 0–{}{before}", layers - 1))?;
         if layer > 0 {
             let name = format!("blocks.{layer}.hook_resid_pre");
-            self.plain(paper, "input", "what the layer before gave", &name)?;
+            let query = self.trace.attention.query;
+            self.chosen(paper, "input", "what the layer before gave", &name, query)?;
         }
         Ok(())
     }
@@ -113,18 +129,19 @@ impl Walk<'_> {
             1 => paper.heading("   one more layer, the same steps; then")?,
             more => paper.heading(&format!("   {more} more layers, the same steps; then"))?,
         }
-        self.plain(paper, "norm", norm_text(config), "ln_final.hook_normalized")?;
+        let last = trace.tokens.len() - 1;
+        self.chosen(paper, "norm", norm_text(config), "ln_final.hook_normalized", last)?;
         let head =
             if config.tied_head { "the embedding table, tied" } else { "a table of its own" };
         let detail = format!("a score for each id, by {head}");
-        self.plain(paper, "logits", &detail, "logits")?;
+        self.chosen(paper, "logits", &detail, "logits", last)?;
         let Some(best) = trace.next.first() else { return Ok(()) };
         let detail = format!("softmax of the last row; greedy: {} {}", best.id, self.token(best));
         paper.step("next", &detail, &format!("({},)", config.vocab))?;
-        paper.share_heading("logit", "p")?;
+        paper.share_heading("logit", "p", "")?;
         trace.next.iter().try_for_each(|candidate| {
             let token = format!("{} {}", candidate.id, self.token(candidate));
-            paper.share(&token, candidate.logit, candidate.probability)
+            paper.share(&token, candidate.logit, candidate.probability, None)
         })
     }
 
