@@ -412,15 +412,9 @@ impl Scheduler {
             let open = running.open_choices().filter(|(_, open)| open.sequence.is_attached());
             open.map(move |(choice, _)| (running.rank, index, choice))
         });
-        match attached.max() {
-            Some((_, index, choice)) if (index, choice) != (part.running, part.choice) => {
-                self.preempt(index, choice);
-            }
-            Some((_, index, choice))
-                if self.sequences().filter(|s| s.is_attached()).count() > 1 =>
-            {
-                self.preempt(index, choice);
-            }
+        let attached: Vec<_> = attached.collect();
+        match attached.iter().max() {
+            Some(&(_, index, choice)) if attached.len() > 1 => self.preempt(index, choice),
             _ => {
                 let request = &self.running[part.running].request;
                 self.memory.give_up_cached(By { request: &request.id, now: self.now });
