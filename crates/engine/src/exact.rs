@@ -150,14 +150,22 @@ pub struct SelfTest {
     pub caught: bool,
 }
 
-/// Runs the matrix; `progress` is shown each cell as it ends.
+/// How far the matrix is.
+pub enum ExactProgress<'a> {
+    /// A step was run.
+    Step,
+    /// A cell ended.
+    Cell(&'a Cell),
+}
+
+/// Runs the matrix; `progress` is shown each step, and each cell as it ends.
 ///
 /// # Errors
 /// A model that cannot be loaded; whatever the matrix finds is in the report.
 pub fn check_exact(
     package: &Arc<Package>,
     options: &ExactOptions,
-    progress: &mut dyn FnMut(&Cell),
+    progress: &mut dyn FnMut(ExactProgress<'_>),
 ) -> Result<ExactReport, StartError> {
     let longest = package.config.context.saturating_sub(ANSWER_TOKENS);
     let fits = |lengths: &[usize]| -> Vec<usize> {
@@ -182,16 +190,16 @@ pub fn check_exact(
             let mut model = load(package, isa, threads)?;
             for check in &mut checks {
                 if index == 0 {
-                    check.reference = check.reference(&mut model)?;
+                    check.reference = check.reference(&mut model, progress)?;
                 }
                 for condition in check.part.conditions(options, threads) {
-                    let cell = check.cell(&mut model, condition)?;
-                    progress(&cell);
+                    let cell = check.cell(&mut model, condition, progress)?;
+                    progress(ExactProgress::Cell(&cell));
                     cells.push(cell);
                 }
             }
             if index == 0 {
-                self_tests.push(checks[0].self_test(&mut model)?);
+                self_tests.push(checks[0].self_test(&mut model, progress)?);
             }
         }
     }
@@ -277,7 +285,12 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn run(&self, model: &mut Model, condition: Condition) -> Result<exact_run::Run, StartError> {
+    fn run(
+        &self,
+        model: &mut Model,
+        condition: Condition,
+        progress: &mut dyn FnMut(ExactProgress<'_>),
+    ) -> Result<exact_run::Run, StartError> {
         let options = EngineOptions {
             chunk_tokens: Some(condition.chunk.unwrap_or(usize::MAX)),
             // As fast as this machine is or not, the same chunks.
@@ -287,18 +300,28 @@ impl Check<'_> {
             ..EngineOptions::default()
         };
         let scheduler = options.resolve(self.package, model)?.scheduler(self.package)?;
-        Ok(exact_run::run(scheduler, model, &self.prompts, condition))
+        let mut stepped = || progress(ExactProgress::Step);
+        Ok(exact_run::run(scheduler, model, &self.prompts, condition, &mut stepped))
     }
 
     /// The plain run that all cells are compared with.
-    fn reference(&self, model: &mut Model) -> Result<Vec<Observed>, StartError> {
+    fn reference(
+        &self,
+        model: &mut Model,
+        progress: &mut dyn FnMut(ExactProgress<'_>),
+    ) -> Result<Vec<Observed>, StartError> {
         let (chunk, cached) = (None, false);
         let plain = Condition { threads: 1, chunk, cached, neighbours: 0, preempted: false };
-        Ok(self.run(model, plain)?.observed)
+        Ok(self.run(model, plain, progress)?.observed)
     }
 
-    fn cell(&self, model: &mut Model, condition: Condition) -> Result<Cell, StartError> {
-        let run = self.run(model, condition)?;
+    fn cell(
+        &self,
+        model: &mut Model,
+        condition: Condition,
+        progress: &mut dyn FnMut(ExactProgress<'_>),
+    ) -> Result<Cell, StartError> {
+        let run = self.run(model, condition, progress)?;
         let different = run.observed.iter().find_map(|observed| {
             let reference = self.reference.iter().find(|r| r.prompt == observed.prompt)?;
             reference.difference(observed)
@@ -331,14 +354,18 @@ impl Check<'_> {
     }
 
     /// Breaks the model's matmul and looks whether a short comparison sees it.
-    fn self_test(&self, model: &mut Model) -> Result<SelfTest, StartError> {
+    fn self_test(
+        &self,
+        model: &mut Model,
+        progress: &mut dyn FnMut(ExactProgress<'_>),
+    ) -> Result<SelfTest, StartError> {
         let prompts = self.prompts.iter().take(3).cloned().collect();
         let mut broken = Check { prompts, reference: Vec::new(), ..*self };
         model.set_fault(Some(Fault::BatchDependent));
-        broken.reference = broken.reference(model)?;
+        broken.reference = broken.reference(model, progress)?;
         let (chunk, cached) = (Some(7), false);
         let condition = Condition { threads: 1, chunk, cached, neighbours: 2, preempted: false };
-        let cell = broken.cell(model, condition)?;
+        let cell = broken.cell(model, condition, progress)?;
         model.set_fault(None);
         let caught = matches!(cell.outcome, Outcome::Different(_));
         Ok(SelfTest { isa: self.isa.name(), caught })

@@ -106,16 +106,24 @@ fn random_tokens(key: usize, length: usize, vocab: usize) -> Vec<u32> {
     (0..length).map(|i| (random::uniform(1, key, i) * vocab as f64) as u32).collect()
 }
 
-/// Runs all prompts one after another under the condition.
+/// Runs all prompts one after another under the condition; `stepped` is told of each step.
 pub(crate) fn run(
     scheduler: Scheduler,
     model: &mut Model,
     prompts: &[Prompt],
     condition: Condition,
+    stepped: &mut dyn FnMut(),
 ) -> Run {
     let vocab = model.config().vocab;
-    let mut cell =
-        CellRun { scheduler, model, condition, vocab, beside: Vec::new(), run: Run::default() };
+    let mut cell = CellRun {
+        scheduler,
+        model,
+        condition,
+        vocab,
+        stepped,
+        beside: Vec::new(),
+        run: Run::default(),
+    };
     for (index, prompt) in prompts.iter().enumerate() {
         if cell.run.failed.is_none() {
             cell.prompt(index, prompt);
@@ -137,6 +145,7 @@ struct CellRun<'a> {
     model: &'a mut Model,
     condition: Condition,
     vocab: usize,
+    stepped: &'a mut dyn FnMut(),
     beside: Vec<Events>,
     run: Run,
 }
@@ -204,6 +213,7 @@ impl CellRun<'_> {
             }
             let mut watch = |seen: Seen<'_>| observed.watch(&id, &seen);
             self.scheduler.step(self.model, &mut watch);
+            (self.stepped)();
             if let Some(done) = observed.take_events(&mut events) {
                 return done.map_err(|error| self.run.failed = Some(error)).ok().map(|()| observed);
             }

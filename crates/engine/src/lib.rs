@@ -68,7 +68,9 @@ mod verdict;
 
 pub use engine::Engine;
 pub use error::{ForwardError, LoadError};
-pub use exact::{Cell, ExactOptions, ExactReport, LENGTHS, Outcome, SelfTest, check_exact};
+pub use exact::{
+    Cell, ExactOptions, ExactProgress, ExactReport, LENGTHS, Outcome, SelfTest, check_exact,
+};
 pub use exact_run::Difference;
 #[doc(hidden)]
 pub use fault::Fault;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use engine::{Cell, ExactOptions, ExactReport, Outcome, check_exact};
+use engine::{Cell, ExactOptions, ExactProgress, ExactReport, Outcome, check_exact};
 
 use super::article;
 use crate::cli::{Check, CheckArguments, CheckExactArguments};
@@ -31,14 +31,19 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
     }
     // The cells themselves are the progress, where they are written.
     let work = arguments.json.then(|| terminal.steps("Checking"));
-    let mut cells = 0;
-    let mut progress = |cell: &Cell| {
-        cells += 1;
-        if let Some(work) = &work {
-            work.tell(|| format!("{cells} cells done, the last on {}", cell.isa));
+    let (mut cells, mut steps) = (0, 0);
+    let mut progress = |progress: ExactProgress<'_>| {
+        match progress {
+            ExactProgress::Step => steps += 1,
+            ExactProgress::Cell(cell) => {
+                cells += 1;
+                if !arguments.json && written.is_ok() {
+                    written = writeln!(out, "{}", line(cell));
+                }
+            }
         }
-        if !arguments.json && written.is_ok() {
-            written = writeln!(out, "{}", line(cell));
+        if let Some(work) = &work {
+            work.tell(|| format!("{cells} cells and {steps} steps done"));
         }
     };
     let options = ExactOptions { kv_type: arguments.kv_type, ..ExactOptions::default() };
