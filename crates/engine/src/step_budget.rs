@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-/// By default a step with prompt rows takes so many times as long as one without.
-pub const STEP_BUDGET_ORDINARY: f64 = 3.0;
+/// By default a step with prompt rows takes so many times as long as one without. One in a hundred
+/// takes half as long again, which is still under four times.
+pub const STEP_BUDGET_ORDINARY: f64 = 2.0;
 /// Prompt rows of a step beside decoding, however long they take: a prompt always goes on.
 const ROWS_MIN: usize = 4;
 /// Prompt rows beside decoding before anything was measured; they at most double from step to
@@ -12,8 +13,9 @@ const ROWS_MIN: usize = 4;
 const ROWS_FIRST: usize = 16;
 /// A step without prompt rows is measured again after so many with them.
 const STEPS_UNMEASURED_MAX: u32 = 64;
-/// Weight that a step's time has in a mean, once as many as its inverse were measured.
-const STEP_WEIGHT: f64 = 1.0 / 16.0;
+/// A shorter step moves what is taken for usual by this share of it at most, and a longer one by
+/// half of it: what other programs held up says little.
+const USUAL_MOVES: f64 = 1.0 / 32.0;
 /// At each measured step, those before keep so much of their weight.
 const WEIGHT_KEPT: f64 = 0.95;
 /// Assumed depth, in positions, at which a row costs twice as much as at the beginning; it weighs
@@ -40,8 +42,8 @@ pub(crate) struct StepBudget {
     limit: Option<Duration>,
     /// Prompt rows of a step at most.
     rows_max: usize,
-    /// Steps without prompt rows, by the logarithm of their rows.
-    ordinary: [Mean; BUCKETS],
+    /// Seconds of a usual step without prompt rows, by the logarithm of its rows.
+    ordinary: [Option<f64>; BUCKETS],
     cost: RowCost,
     /// Prompt rows of the last step beside decoding.
     last_rows: usize,
@@ -55,7 +57,7 @@ impl StepBudget {
         StepBudget {
             limit,
             rows_max,
-            ordinary: [Mean::default(); BUCKETS],
+            ordinary: [None; BUCKETS],
             cost: RowCost::default(),
             last_rows: ROWS_FIRST / 2,
             unmeasured: 0,
@@ -67,7 +69,11 @@ impl StepBudget {
         let took_s = took.as_secs_f64();
         if rows.prompt == 0 {
             self.unmeasured = 0;
-            self.ordinary[bucket(rows.decoded)].note(took_s);
+            let usual = &mut self.ordinary[bucket(rows.decoded)];
+            let most = usual.map_or(f64::INFINITY, |usual| usual * USUAL_MOVES);
+            *usual = Some(
+                usual.map_or(took_s, |usual| usual + (took_s - usual).clamp(-most, most / 2.0)),
+            );
             return;
         }
         let mut extra_s = took_s;
@@ -87,7 +93,7 @@ impl StepBudget {
         if decoded == 0 || self.limit == Some(Duration::MAX) {
             return unlimited;
         }
-        let known = self.ordinary[bucket(decoded)].weight > 0.0;
+        let known = self.ordinary[bucket(decoded)].is_some();
         if !known || self.unmeasured >= STEPS_UNMEASURED_MAX {
             return Room { rows: 0, ..unlimited };
         }
@@ -103,28 +109,14 @@ impl StepBudget {
     /// Time of a step without prompt rows.
     fn ordinary_s(&self, decoded: usize) -> f64 {
         let bucket = bucket(decoded);
-        let measured = (0..BUCKETS).filter(|&other| self.ordinary[other].weight > 0.0);
-        let nearest = measured.min_by_key(|other| other.abs_diff(bucket));
-        nearest.map_or(0.0, |nearest| self.ordinary[nearest].value)
+        let measured = (0..BUCKETS).filter_map(|other| Some((other, self.ordinary[other]?)));
+        let nearest = measured.min_by_key(|(other, _)| other.abs_diff(bucket));
+        nearest.map_or(0.0, |(_, usual_s)| usual_s)
     }
 }
 
 fn bucket(rows: usize) -> usize {
     (rows.max(1).next_power_of_two().ilog2() as usize).min(BUCKETS - 1)
-}
-
-/// A mean in which the last values weigh most.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    value: f64,
-    weight: f64,
-}
-
-impl Mean {
-    fn note(&mut self, value: f64) {
-        self.weight += 1.0;
-        self.value += (value - self.value) * STEP_WEIGHT.max(1.0 / self.weight);
-    }
 }
 
 /// Time of prompt rows: so much for each, and so much for each position before it. Both are
@@ -254,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_takes_three_ordinary_ones_at_every_depth() {
+    fn a_step_keeps_to_its_multiple_at_every_depth() {
         let mut budget = StepBudget::new(None, 256);
         let (mut depth, mut steps) = (0, Vec::new());
         while depth < 6000 {
@@ -263,10 +255,10 @@ mod tests {
             steps.push((rows.prompt, took(rows).as_secs_f64() * 1e3));
         }
         assert_eq!(steps[0].0, 0, "an ordinary step is measured first");
-        assert!(steps.iter().all(|&(_, ms)| ms < 40.0), "{steps:?}");
+        assert!(steps.iter().all(|&(_, ms)| ms < 30.0), "{steps:?}");
         let full = steps[10..].iter().filter(|&&(rows, _)| rows > 0);
-        assert!(full.clone().all(|&(_, ms)| ms > 25.0 && ms < 33.0), "{steps:?}");
-        assert!(steps.len() < 420, "{} steps", steps.len());
+        assert!(full.clone().all(|&(_, ms)| ms > 16.0 && ms < 23.0), "{steps:?}");
+        assert!(steps.len() < 900, "{} steps", steps.len());
     }
 
     #[test]

@@ -188,10 +188,10 @@ pub(crate) struct ServeArguments {
         value_parser = whole::<u32, 1, ANY>
     )]
     pub(crate) max_prompt: Option<u32>,
-    /// Longest step beside answers [default: 3 usual ones]
+    /// Longest step beside answers [default: 2 usual ones]
     ///
     /// In milliseconds: while answers are decoded, prompts are computed in pieces that keep a step
-    /// within this, so that the next tokens are not late. By default three times as long as a step
+    /// within this, so that the next tokens are not late. By default twice as long as a step
     /// without a piece of a prompt takes. --chunk bounds the pieces too.
     #[arg(
         long, env = "REFRAIN_STEP_BUDGET", value_name = "MS",
