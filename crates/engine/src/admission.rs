@@ -1,12 +1,13 @@
 //! Who is served first, and who may run beside the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use cache::Namespace;
+use tokio::sync::mpsc::Sender;
 
 use crate::rank::Rank;
-use crate::request::Request;
+use crate::request::{EngineError, Event, Request};
 use crate::running::{Running, Waiting};
 
 /// What each answer that a caller has running is worth in waiting, against other callers.
@@ -29,6 +30,23 @@ pub(crate) fn order<'w>(
     let mut order: Vec<(Rank, usize)> = waiting.map(due).zip(0..).collect();
     order.sort_unstable();
     order.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Takes out who has waited for too long, with the event that says so.
+pub(crate) fn take_expired(
+    waiting: &mut VecDeque<Waiting>,
+    max_wait: Duration,
+) -> Vec<(Sender<Event>, Event)> {
+    let mut expired = Vec::new();
+    waiting.retain(|waiting| {
+        let waited = waiting.submitted.elapsed();
+        if waited > max_wait {
+            let error = EngineError::WaitedTooLong { waited_s: waited.as_secs() };
+            expired.push((waiting.events.clone(), Event::Failed(error)));
+        }
+        waited <= max_wait
+    });
+    expired
 }
 
 /// What requests take of the places to run.
@@ -61,15 +79,15 @@ impl Load {
 mod tests {
     use std::time::Instant;
 
-    use tokio::sync::mpsc::unbounded_channel;
-
     use super::*;
+    use crate::request::events_of;
 
     fn waiting(caller: &str, priority: i32, submitted: Instant, arrival: u64) -> Waiting {
         let namespace = Namespace::from_salt(caller);
         let request = Request { priority, ..Request::new("", vec![1], namespace) };
         let rank = Rank::new(&request, submitted, arrival);
-        Waiting { rank, ..Waiting::new(request, unbounded_channel().0) }
+        let events = events_of(&request).0;
+        Waiting { rank, ..Waiting::new(request, events) }
     }
 
     #[test]

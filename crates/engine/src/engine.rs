@@ -8,13 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use package::Package;
-use tokio::sync::mpsc;
 
 use crate::admission::Load;
 use crate::drain;
 use crate::model::Model;
 use crate::options::{EngineInfo, EngineOptions, Plan, StartError};
-use crate::request::{EngineError, Event, Events, Request, SubmitError};
+use crate::request::{EngineError, Event, Events, Request, SubmitError, events_of};
 use crate::running::Waiting;
 use crate::scheduler::Scheduler;
 use crate::stats::EngineStats;
@@ -82,7 +81,7 @@ impl Engine {
     pub fn submit(&self, request: Request) -> Result<Events, SubmitError> {
         let Plan { limits, info, .. } = &self.handle.plan;
         limits.request.check(&request)?;
-        let (events, receiver) = mpsc::unbounded_channel();
+        let (events, receiver) = events_of(&request);
         let mut inbox = self.handle.shared.lock();
         if inbox.stopping || inbox.ended {
             return Err(SubmitError::ShuttingDown);
@@ -174,7 +173,7 @@ impl Worker {
             }
             if inbox.stopping {
                 for waiting in self.scheduler.take_waiting() {
-                    let _ = waiting.events.send(Event::Failed(EngineError::ShuttingDown));
+                    let _ = waiting.events.try_send(Event::Failed(EngineError::ShuttingDown));
                 }
             }
             inbox.scheduled = self.scheduler.waiting();

@@ -2,11 +2,10 @@
 
 use cache::Namespace;
 use serde::Serialize;
-use tokio::sync::mpsc;
 
 use crate::model::Model;
 use crate::random;
-use crate::request::{Event, Events, Request, Sampling};
+use crate::request::{Event, Events, Request, Sampling, events_of};
 use crate::running::Waiting;
 use crate::scheduler::Scheduler;
 use crate::step::Seen;
@@ -258,7 +257,7 @@ impl CellRun<'_> {
     }
 
     fn submit(&mut self, request: Request) -> Events {
-        let (events, receiver) = mpsc::unbounded_channel();
+        let (events, receiver) = events_of(&request);
         self.scheduler.submit(Waiting::new(request, events));
         receiver
     }

@@ -24,13 +24,14 @@ pub(crate) struct KvMemory {
     /// Pages that the prompt cache has a reference to.
     in_cache: Vec<bool>,
     in_use: usize,
+    shared: usize,
 }
 
 impl KvMemory {
     /// Joins an empty pool and an empty cache.
     pub(crate) fn new(pool: KvPool, cache: PromptCache<PageId>) -> Self {
         let in_cache = vec![false; pool.pages()];
-        KvMemory { pool, cache, in_cache, in_use: 0 }
+        KvMemory { pool, cache, in_cache, in_use: 0, shared: 0 }
     }
 
     /// A zeroed page. If none is free, the prompt cache gives one up that no sequence uses;
@@ -59,9 +60,19 @@ impl KvMemory {
         self.in_use
     }
 
+    /// Of those, pages that more than one sequence holds.
+    pub(crate) fn pages_shared(&self) -> usize {
+        self.shared
+    }
+
     /// Whether a sequence holds the page.
     pub(crate) fn is_in_use(&self, page: PageId) -> bool {
-        self.pool.references(page) > u32::from(self.in_cache[page as usize])
+        self.sequences_of(page) > 0
+    }
+
+    /// How many sequences hold the page.
+    fn sequences_of(&self, page: PageId) -> u32 {
+        self.pool.references(page) - u32::from(self.in_cache[page as usize])
     }
 
     /// What a lookup would find.
@@ -132,7 +143,8 @@ impl KvMemory {
 
     /// One more sequence holds the page.
     pub(crate) fn share(&mut self, page: PageId) {
-        self.in_use += usize::from(!self.is_in_use(page));
+        self.in_use += usize::from(self.sequences_of(page) == 0);
+        self.shared += usize::from(self.sequences_of(page) == 1);
         self.pool.retain(page);
     }
 
@@ -140,7 +152,8 @@ impl KvMemory {
     pub(crate) fn release(&mut self, pages: &[PageId]) {
         for &page in pages {
             self.pool.release(page);
-            self.in_use -= usize::from(!self.is_in_use(page));
+            self.in_use -= usize::from(self.sequences_of(page) == 0);
+            self.shared -= usize::from(self.sequences_of(page) == 1);
         }
     }
 

@@ -85,9 +85,9 @@ pub use options::{
 };
 pub use reference::{Reference, dequantize};
 pub use request::{
-    CHOICES_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX, LOGPROB_NEVER,
-    PRIORITY_MAX, Request, STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, Sampling,
-    SubmitError, TOP_LOGPROBS_MAX, Timings, TokenCounts, TokenInfo, TokenLogprobs,
+    CHOICES_MAX, EVENTS_UNREAD_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX,
+    LOGPROB_NEVER, PRIORITY_MAX, Request, STOP_IDS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX,
+    Sampling, SubmitError, TOP_LOGPROBS_MAX, Timings, TokenCounts, TokenInfo, TokenLogprobs,
     whole_nanoseconds,
 };
 pub use stats::EngineStats;

@@ -4,7 +4,7 @@ use cache::{Namespace, Verdict};
 use doctor::{PromptTooLong, check_length};
 use package::PromptMap;
 use serde::{Serialize, Serializer};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Most choices of one request.
 pub const CHOICES_MAX: usize = 128;
@@ -18,6 +18,9 @@ pub const STOP_STRING_BYTES_MAX: usize = 4096;
 pub const STOP_IDS_MAX: usize = 1024;
 /// Most biased tokens of one request.
 pub const LOGIT_BIAS_MAX: usize = 4096;
+/// So many events, each mostly a token, may wait for a caller who does not read them, and some more
+/// for each answer.
+pub const EVENTS_UNREAD_MAX: usize = 4096;
 /// Priorities lie between this and its negative.
 pub const PRIORITY_MAX: i32 = 100;
 /// Stands for a log-probability that is not a finite number (a token that cannot
@@ -134,7 +137,19 @@ impl Sampling {
 
 /// The stream of one request's [`Event`]s. It ends with [`Event::Done`] or
 /// [`Event::Failed`]; dropping it cancels the request at the next step.
-pub type Events = UnboundedReceiver<Event>;
+///
+/// It holds a bounded number of events: a request whose caller does not read them fails with
+/// [`EngineError::Unread`], which comes after those that it holds.
+pub type Events = Receiver<Event>;
+
+/// Most events of one answer in one step.
+pub(crate) const EVENTS_OF_A_STEP_MAX: usize = 32;
+
+/// Where a request's events go, and where they come from.
+pub(crate) fn events_of(request: &Request) -> (Sender<Event>, Events) {
+    // One more is for the last.
+    channel(EVENTS_UNREAD_MAX + (2 * EVENTS_OF_A_STEP_MAX * request.choices) + 1)
+}
 
 /// Something that happened to a request.
 // `Done` is by far the largest, and comes once in hundreds of events.
@@ -265,6 +280,9 @@ pub enum EngineError {
     /// A row of logits has a NaN, or no finite number, so that no token can be drawn.
     #[error("the model's logits are not numbers; the weights are damaged")]
     NotNumbers,
+    /// Its caller did not read its events, and no more of them are kept.
+    #[error("the answer was not read: {EVENTS_UNREAD_MAX} pieces of it wait already")]
+    Unread,
     /// Its turn did not come in time.
     #[error("the server is busy: the request waited for {waited_s} s, and no longer may")]
     WaitedTooLong {

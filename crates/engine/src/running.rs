@@ -4,18 +4,21 @@ use std::time::Instant;
 
 use cache::{Pin, Verdict};
 use kernels::PageId;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::output::{OutputText, Piece};
 use crate::rank::Rank;
-use crate::request::{Event, FinishReason, Request, Timings, TokenCounts, TokenLogprobs};
+use crate::request::{
+    EVENTS_OF_A_STEP_MAX, Event, FinishReason, Request, Timings, TokenCounts, TokenLogprobs,
+};
 use crate::sampler::ChoiceState;
 use crate::sequence::Sequence;
 
 /// A request that waits for its turn.
 pub(crate) struct Waiting {
     pub(crate) request: Request,
-    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) events: Sender<Event>,
     pub(crate) submitted: Instant,
     pub(crate) rank: Rank,
     /// What it could have reused when it first waited for a prefix that is being computed.
@@ -24,7 +27,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// A request that begins to wait now; its rank is that of the first to arrive.
-    pub(crate) fn new(request: Request, events: UnboundedSender<Event>) -> Self {
+    pub(crate) fn new(request: Request, events: Sender<Event>) -> Self {
         let submitted = Instant::now();
         let rank = Rank::new(&request, submitted, 0);
         Waiting { request, events, submitted, rank, held_before: None }
@@ -34,7 +37,7 @@ impl Waiting {
 /// A request whose steps are being run.
 pub(crate) struct Running {
     pub(crate) request: Request,
-    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) events: Sender<Event>,
     pub(crate) rank: Rank,
     pub(crate) verdict: Verdict,
     /// Whether the prompt cache was asked.
@@ -132,9 +135,15 @@ impl Running {
         self.request.prompt_logprobs.is_some() && self.clock.prefilled.is_none()
     }
 
+    /// Whether its caller has read so much that the events of a step surely fit beside the rest.
+    pub(crate) fn is_read(&self) -> bool {
+        self.events.capacity() > EVENTS_OF_A_STEP_MAX * self.request.choices
+    }
+
     /// Sends an event; a receiver that has gone is noticed at the next step.
     pub(crate) fn send(&self, event: Event) {
-        let _ = self.events.send(event);
+        let sent = self.events.try_send(event);
+        debug_assert!(!matches!(sent, Err(TrySendError::Full(_))), "more events than in any step");
     }
 
     /// Sends what an answer has more.

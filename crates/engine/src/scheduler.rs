@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use cache::{Namespace, Timestamp, Verdict};
 use package::Package;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 
 use crate::admission::{self, Load};
 use crate::drain::DrainRate;
@@ -61,7 +61,7 @@ pub(crate) struct Scheduler {
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
     /// The last events of requests that ended, with their channels.
-    closing: Vec<(UnboundedSender<Event>, Event)>,
+    closing: Vec<(Sender<Event>, Event)>,
     /// Requests that ever came.
     arrived: u64,
     budget: StepBudget,
@@ -152,7 +152,7 @@ impl Scheduler {
     pub(crate) fn close(&mut self) {
         for (events, event) in self.closing.drain(..) {
             // A receiver that has gone needs none.
-            let _ = events.send(event);
+            let _ = events.try_send(event);
         }
     }
 
@@ -165,6 +165,8 @@ impl Scheduler {
             waiting: self.waiting.len(),
             preempted: self.sequences().filter(|sequence| !sequence.is_attached()).count(),
             pages: pool.pages(),
+            pages_in_use: self.memory.pages_in_use(),
+            pages_shared: self.memory.pages_shared(),
             pages_free: pool.free_pages(),
             pages_cached: cached.pages,
             tokens_cached: cached.tokens,
@@ -190,20 +192,17 @@ impl Scheduler {
             if self.running[index].events.is_closed() {
                 self.stats.requests_cancelled += 1;
                 self.end(index);
+            } else if !self.running[index].is_read() {
+                self.stats.requests_unread += 1;
+                let events = self.running[index].events.clone();
+                self.closing.push((events, Event::Failed(EngineError::Unread)));
+                self.end(index);
             }
         }
         self.running.retain(|running| !running.ended);
-        let (max_wait, closing) = (self.limits.max_wait, &mut self.closing);
-        let waiting = self.waiting.len();
-        self.waiting.retain(|waiting| {
-            let waited = waiting.submitted.elapsed();
-            if waited > max_wait {
-                let error = EngineError::WaitedTooLong { waited_s: waited.as_secs() };
-                closing.push((waiting.events.clone(), Event::Failed(error)));
-            }
-            waited <= max_wait
-        });
-        self.stats.requests_expired += (waiting - self.waiting.len()) as u64;
+        let expired = admission::take_expired(&mut self.waiting, self.limits.max_wait);
+        self.stats.requests_expired += expired.len() as u64;
+        self.closing.extend(expired);
     }
 
     /// Lets who was preempted go on, then admits who waits, each in order and as long as there is

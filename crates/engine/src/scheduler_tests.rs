@@ -9,11 +9,10 @@ use cache::Namespace;
 use kernels::{PageId, Team};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use tokio::sync::mpsc;
 
 use super::*;
 use crate::options::EngineOptions;
-use crate::request::{Events, Request, Sampling};
+use crate::request::{EVENTS_UNREAD_MAX, Events, Request, Sampling, events_of};
 
 /// Pages of the small pool: a request of the largest size barely fits.
 const PAGES: usize = 16;
@@ -48,7 +47,7 @@ fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
 }
 
 fn submit(scheduler: &mut Scheduler, request: Request) -> Events {
-    let (events, receiver) = mpsc::unbounded_channel();
+    let (events, receiver) = events_of(&request);
     scheduler.submit(Waiting::new(request, events));
     receiver
 }
@@ -98,6 +97,8 @@ impl Scheduler {
             assert_eq!(self.memory.pool().references(page), expected, "page {page}");
         }
         assert_eq!(self.memory.pages_in_use(), holders.len());
+        let shared = holders.values().filter(|&&sequences| sequences > 1).count();
+        assert_eq!(self.memory.pages_shared(), shared);
         let stats = self.stats();
         assert_eq!(stats.pages_cached, cached);
         if self.is_idle() {
@@ -345,6 +346,69 @@ fn choices_share_the_prompts_full_pages() {
     assert_eq!(held, 2 + 4, "two full pages once, and one page of each choice's own");
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// N sequences on a prefix of P tokens hold P / 16 pages together, and each those of the rest.
+    #[test]
+    fn sequences_on_a_prefix_hold_its_full_pages_once(
+        prefix in 1usize..70,
+        rests in prop::collection::vec(1usize..30, 2..6),
+        together in any::<bool>(),
+    ) {
+        let (mut model, mut scheduler) = (model(), scheduler(&model(), 100, 64));
+        let requests = rests.iter().zip(0..).map(|(&rest, number)| {
+            // Each goes on otherwise after the prefix.
+            let prompt = [counted(0, prefix as u32), vec![200 + number], counted(100, rest as u32)];
+            going(&number.to_string(), prompt.concat(), 30)
+        });
+        if !together {
+            let _first = submit(&mut scheduler, going("", counted(0, prefix as u32), 0));
+            rows_until_idle(&mut scheduler, &mut model);
+        }
+        let _events: Vec<Events> = requests.map(|it| submit(&mut scheduler, it)).collect();
+        let mut compared = 0;
+        while !scheduler.is_idle() {
+            scheduler.step(&mut model, &mut |_| {});
+            let decoded = scheduler.sequences().filter(|it| it.computed() > prefix + 1);
+            let own: Vec<usize> = decoded.map(|it| it.computed() - prefix).collect();
+            if own.len() < rests.len() {
+                continue;
+            }
+            let stats = scheduler.stats();
+            let owned: usize = own.iter().map(|own| (prefix % 16 + own).div_ceil(16)).sum();
+            prop_assert_eq!(stats.pages_shared, prefix / 16);
+            prop_assert_eq!(stats.pages_in_use, prefix / 16 + owned);
+            compared += 1;
+        }
+        prop_assert!(compared > 10);
+        prop_assert_eq!(scheduler.stats().pages_in_use, 0);
+    }
+}
+
+#[test]
+fn who_does_not_read_is_told_and_holds_nothing() {
+    let mut model = model();
+    let mut scheduler = scheduler(&model, 40, 64);
+    // Each answer's last tokens, read by nobody, and as many as are kept.
+    let request = |id: &str| Request { choices: 2, ..going(id, counted(0, 20), 60) };
+    let mut slow = submit(&mut scheduler, request("slow"));
+    let other = going("other", counted(100, 20), 60);
+    let mut read = submit(&mut scheduler, other.clone());
+    let filler = &scheduler.waiting[0].events.clone();
+    for _ in 0..EVENTS_UNREAD_MAX + 20 {
+        filler.try_send(Event::Finished { choice: 0, reason: FinishReason::Stop }).unwrap();
+    }
+    rows_until_idle(&mut scheduler, &mut model);
+    assert_eq!((scheduler.stats().requests_unread, scheduler.stats().requests_done), (1, 1));
+    assert_eq!(answer(&mut read, 1), run_alone(&mut model, &other));
+    let mut last = None;
+    while let Ok(event) = slow.try_recv() {
+        last = Some(event);
+    }
+    assert!(matches!(last, Some(Event::Failed(EngineError::Unread))), "{last:?}");
+}
+
 #[test]
 fn eviction_makes_room_and_is_named() {
     let mut model = model();
@@ -504,7 +568,8 @@ fn who_waits_too_long_is_told() {
     let mut scheduler = scheduler(&model, 40, 64);
     scheduler.limits.running = 1;
     scheduler.limits.max_wait = Duration::ZERO;
-    scheduler.submit(Waiting::new(going("late", vec![1], 1), mpsc::unbounded_channel().0));
+    let gone = going("gone", vec![1], 1);
+    scheduler.submit(Waiting::new(gone.clone(), events_of(&gone).0));
     let mut events = submit(&mut scheduler, going("late", vec![1], 1));
     std::thread::sleep(Duration::from_millis(1));
     scheduler.step(&mut model, &mut |_| {});

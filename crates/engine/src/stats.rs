@@ -15,6 +15,10 @@ pub struct EngineStats {
     pub preempted: usize,
     /// Pages of the KV memory.
     pub pages: usize,
+    /// Pages that running requests hold.
+    pub pages_in_use: usize,
+    /// Of these, pages that more than one answer holds: a prefix that they have in common.
+    pub pages_shared: usize,
     /// Pages that nobody holds.
     pub pages_free: usize,
     /// Pages in the prompt cache, shared with running requests or not.
@@ -33,6 +37,8 @@ pub struct EngineStats {
     pub requests_failed: u64,
     /// Requests whose caller went away.
     pub requests_cancelled: u64,
+    /// Requests that failed because their caller did not read the answer.
+    pub requests_unread: u64,
     /// Requests whose turn did not come in time.
     pub requests_expired: u64,
     /// Answers that gave up their pages for others, each time counted.

@@ -128,6 +128,7 @@ impl From<EngineError> for ApiError {
                 retry_after_s: Some(RETRY_AFTER_WAIT_S),
                 ..Self::unavailable(message)
             },
+            EngineError::Unread => Self { code: Some("unread"), ..Self::bad_request("", message) },
             EngineError::ShuttingDown => Self::unavailable(message),
             EngineError::Step(_) | EngineError::NotNumbers => Self::internal(message),
         }

@@ -52,6 +52,7 @@ fn router(app: App) -> Router {
         .route("/tokenize", post(ops::tokenize::tokenize))
         .route("/detokenize", post(ops::tokenize::detokenize))
         .route("/health", get(ops::health::show))
+        .route("/metrics", get(ops::metrics::show))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .fallback(async || ApiError::not_found("there is nothing at this path", None))
         .with_state(app)

@@ -1,4 +1,5 @@
 //! What operators and routers ask of a server.
 
 pub(crate) mod health;
+pub(crate) mod metrics;
 pub(crate) mod tokenize;

@@ -1,0 +1,108 @@
+//! `GET /metrics`: what the engine holds and has done, in Prometheus's text format.
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use engine::EngineStats;
+
+use crate::state::App;
+
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(crate) async fn show(State(app): State<App>) -> Response {
+    ([(CONTENT_TYPE, TEXT_FORMAT)], text(&app.engine.stats())).into_response()
+}
+
+/// All metrics. What only grows is a counter, and its name ends in `_total`.
+fn text(stats: &EngineStats) -> String {
+    let counter = |name: &str| name.ends_with("_total");
+    let metric = |(name, value, help): (&str, u64, &str)| {
+        let kind = if counter(name) { "counter" } else { "gauge" };
+        format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n")
+    };
+    gauges(stats).into_iter().chain(counters(stats)).map(metric).collect()
+}
+
+type Metric = (&'static str, u64, &'static str);
+
+fn gauges(stats: &EngineStats) -> [Metric; 11] {
+    let gauge = |name, value: usize, help| (name, value as u64, help);
+    [
+        gauge("refrain_requests_running", stats.running, "Requests being computed."),
+        gauge("refrain_requests_waiting", stats.waiting, "Requests that wait for their turn."),
+        gauge(
+            "refrain_requests_waiting_for_prefix",
+            stats.waiting_for_prefix,
+            "Of these, requests whose prefix another one is computing.",
+        ),
+        gauge(
+            "refrain_answers_preempted",
+            stats.preempted,
+            "Answers that gave up their pages and wait to go on.",
+        ),
+        gauge("refrain_kv_pages", stats.pages, "Pages of 16 tokens that the KV budget holds."),
+        gauge("refrain_kv_pages_free", stats.pages_free, "Pages that hold nothing."),
+        gauge("refrain_kv_pages_in_use", stats.pages_in_use, "Pages that answers hold."),
+        gauge(
+            "refrain_kv_pages_shared",
+            stats.pages_shared,
+            "Of the pages in use, those that more than one answer holds.",
+        ),
+        gauge(
+            "refrain_prompt_cache_pages",
+            stats.pages_cached,
+            "Pages that the prompt cache holds, in use or not.",
+        ),
+        gauge("refrain_prompt_cache_tokens", stats.tokens_cached, "Tokens in those pages."),
+        gauge(
+            "refrain_prompt_cache_ghosts",
+            stats.ghosts,
+            "Evicted pages that are remembered to explain misses.",
+        ),
+    ]
+}
+
+fn counters(stats: &EngineStats) -> [Metric; 12] {
+    [
+        ("refrain_steps_total", stats.steps, "Steps computed."),
+        ("refrain_requests_done_total", stats.requests_done, "Requests answered in full."),
+        ("refrain_requests_failed_total", stats.requests_failed, "Requests that failed."),
+        (
+            "refrain_requests_cancelled_total",
+            stats.requests_cancelled,
+            "Requests whose client went away.",
+        ),
+        (
+            "refrain_requests_unread_total",
+            stats.requests_unread,
+            "Requests whose client did not read the answer.",
+        ),
+        (
+            "refrain_requests_expired_total",
+            stats.requests_expired,
+            "Requests whose turn did not come in time.",
+        ),
+        (
+            "refrain_preemptions_total",
+            stats.preemptions,
+            "Answers that gave up their pages for others.",
+        ),
+        ("refrain_prompt_tokens_total", stats.prompt_tokens, "Prompt tokens of admitted requests."),
+        (
+            "refrain_reused_tokens_total",
+            stats.reused_tokens,
+            "Of these, tokens that were not computed again.",
+        ),
+        (
+            "refrain_shared_prefix_tokens_total",
+            stats.shared_prefix_tokens,
+            "Of these, tokens that another request computed meanwhile.",
+        ),
+        ("refrain_output_tokens_total", stats.output_tokens, "Tokens drawn."),
+        (
+            "refrain_kv_saturated_total",
+            stats.kv_saturated,
+            "K and V numbers that were too large for their type.",
+        ),
+    ]
+}
