@@ -22,6 +22,8 @@ pub struct Limits {
     pub isa: &'static str,
     /// Dot products of bytes, in operations a second.
     pub dot_i8_per_s: f64,
+    /// Dot products of 16-bit integers, in operations a second.
+    pub dot_i16_per_s: f64,
     /// Dot products of bf16 numbers, in operations a second.
     pub dot_bf16_per_s: f64,
     /// Multiply-adds of f32 numbers, in operations a second.
@@ -52,6 +54,7 @@ impl Limits {
             threads,
             isa: team.isa().name(),
             dot_i8_per_s: operations(Operation::DotI8),
+            dot_i16_per_s: operations(Operation::DotI16),
             dot_bf16_per_s: operations(Operation::DotBf16),
             mul_add_per_s: operations(Operation::MulAdd),
             memory_bytes_per_s: bytes(MEMORY_BYTES)?,
@@ -64,6 +67,7 @@ impl Limits {
     /// longer.
     pub fn least_s(&self, work: &Work) -> f64 {
         let arithmetic = work.dot_i8 / self.dot_i8_per_s
+            + work.dot_i16 / self.dot_i16_per_s
             + work.dot_bf16 / self.dot_bf16_per_s
             + work.mul_add / self.mul_add_per_s;
         arithmetic.max(work.bytes / self.weights_bytes_per_s)
@@ -75,9 +79,11 @@ impl Limits {
 pub struct Work {
     /// Operations of products with quantized weights.
     pub dot_i8: f64,
+    /// Operations of products with f16 weights.
+    pub dot_i16: f64,
     /// Operations of products with bf16 weights.
     pub dot_bf16: f64,
-    /// Operations of products with other weights, and of attention.
+    /// Operations of products with f32 weights, and of attention.
     pub mul_add: f64,
     /// Bytes of weights, keys and values that are read.
     pub bytes: f64,
@@ -121,7 +127,8 @@ impl Work {
             let operations = 2.0 * numbers * if is_head { 1.0 } else { rows };
             match tensor.dtype {
                 DType::BF16 => work.dot_bf16 += operations,
-                DType::F32 | DType::F16 => work.mul_add += operations,
+                DType::F16 => work.dot_i16 += operations,
+                DType::F32 => work.mul_add += operations,
                 _ => work.dot_i8 += operations,
             }
             work.bytes += tensor.bytes.len() as f64;
@@ -162,7 +169,7 @@ mod tests {
         let mixing = 4 * pairs * config.layers * config.heads * config.head_dim;
         let work = Work::prefill(&package, 5, 10);
         assert_eq!(work.mul_add, (expected + mixing) as f64);
-        assert_eq!((work.dot_i8, work.dot_bf16), (0.0, 0.0));
+        assert_eq!((work.dot_i8, work.dot_i16, work.dot_bf16), (0.0, 0.0, 0.0));
         assert_eq!(work.bytes, (4 * (config.layers * layer + head)) as f64);
         let kv = 4 * 2 * config.layers * config.kv_heads * config.head_dim;
         assert_eq!(Work::decode(&package, 10, kv as u64).bytes, work.bytes + (11 * kv) as f64);
@@ -174,14 +181,15 @@ mod tests {
             threads: 1,
             isa: "scalar",
             dot_i8_per_s: 100.0,
+            dot_i16_per_s: 40.0,
             dot_bf16_per_s: 50.0,
             mul_add_per_s: 10.0,
             memory_bytes_per_s: 1.0,
             l3_bytes_per_s: 4.0,
             weights_bytes_per_s: 2.0,
         };
-        let work = Work { dot_i8: 100.0, dot_bf16: 50.0, mul_add: 10.0, bytes: 4.0 };
-        assert_eq!(limits.least_s(&work), 3.0);
-        assert_eq!(limits.least_s(&Work { bytes: 8.0, ..work }), 4.0);
+        let work = Work { dot_i8: 100.0, dot_i16: 40.0, dot_bf16: 50.0, mul_add: 10.0, bytes: 4.0 };
+        assert_eq!(limits.least_s(&work), 4.0);
+        assert_eq!(limits.least_s(&Work { bytes: 10.0, ..work }), 5.0);
     }
 }

@@ -31,6 +31,7 @@ mod rows;
 mod simd;
 mod team;
 mod weights;
+mod words;
 
 pub use attention::{
     AttentionScratch, SEGMENT_TOKENS, TILE_TOKENS, attention, attention_pattern, attention_scores,

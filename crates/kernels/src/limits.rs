@@ -20,6 +20,8 @@ const SAMPLE_BYTES: usize = 64 << 20;
 pub enum Operation {
     /// Dot products of bytes, for quantized weights (`vpdpbusd`, or what the set has instead).
     DotI8,
+    /// Dot products of pairs of 16-bit integers, for f16 weights (`vpdpwssd`, or what the set has).
+    DotI16,
     /// Dot products of bf16 pairs.
     DotBf16,
     /// Multiply-adds of f32.
@@ -31,7 +33,7 @@ pub enum Operation {
 pub fn operations_per_s(team: &Team, operation: Operation, seconds: f64) -> f64 {
     let products = match operation {
         Operation::DotI8 => 4,
-        Operation::DotBf16 => 2,
+        Operation::DotI16 | Operation::DotBf16 => 2,
         Operation::MulAdd => 1,
     };
     let sums = SUMS[usize::from(team.isa() != Isa::Avx512)];
@@ -111,6 +113,11 @@ impl Kernel for Spin {
                             *dot = s.dot_u7_i8(*dot, weights, (&raw const *pair).cast());
                         }
                     }
+                    Operation::DotI16 => {
+                        for dot in &mut dots[..count] {
+                            *dot = s.dot_i16(*dot, weights, (&raw const *pair).cast());
+                        }
+                    }
                     Operation::DotBf16 => {
                         for sum in &mut sums[..count] {
                             *sum = s.dot_bf16(*sum, weights, pair);
@@ -165,10 +172,11 @@ mod tests {
 
     #[test]
     fn rates_are_positive_on_every_set() {
+        use Operation::{DotBf16, DotI8, DotI16, MulAdd};
         for isa in Isa::available() {
             for threads in [1, 2] {
                 let team = Team::with_isa(threads, isa).unwrap();
-                for operation in [Operation::DotI8, Operation::DotBf16, Operation::MulAdd] {
+                for operation in [DotI8, DotI16, DotBf16, MulAdd] {
                     let rate = operations_per_s(&team, operation, 0.0);
                     assert!(rate.is_finite() && rate > 0.0, "{isa} {operation:?}");
                 }

@@ -5,6 +5,7 @@ use crate::isa::Isa;
 use crate::simd::{Kernel, LANES, Simd, dispatch};
 use crate::team::{Team, range_of};
 use crate::weights::{BLOCK_INPUTS, WeightType};
+use crate::words::{Words, words_of_row};
 
 /// Values below which one thread is faster than a team.
 const ALONE_VALUES: usize = 4_096;
@@ -32,8 +33,10 @@ pub(crate) struct BlockScale {
 /// Rows of activations, ready to be multiplied by weights; kept between steps
 /// so that its memory is.
 ///
-/// For f32 and f16 weights the rows stay f32; for bf16 weights they are rounded
-/// to bf16, ties to even. For quantized weights each block of 32
+/// For f32 weights the rows stay f32; for bf16 weights they are rounded to bf16,
+/// ties to even. For f16 weights each block of 32 values, the last one filled up
+/// with zeros, becomes 16-bit integers and an f32 scale (`words` says how). For
+/// quantized weights each block of 32
 /// values `x` of a row becomes bytes `round(x * 127 / max|x|)`, ties to even,
 /// and the f32 scale `max|x| / 127`: by the same code for one row and for
 /// many, so a row's bytes depend on that row alone. A block whose greatest
@@ -49,6 +52,8 @@ pub struct ActivationRows {
     pairs: Vec<u32>,
     bytes: Vec<i8>,
     scales: Vec<BlockScale>,
+    words: Vec<Words>,
+    word_scales: Vec<f32>,
 }
 
 /// What rows are rounded to.
@@ -57,6 +62,7 @@ enum Format {
     #[default]
     F32,
     Bf16,
+    Words,
     Bytes,
 }
 
@@ -64,8 +70,9 @@ impl Format {
     /// The format that weights of a type are multiplied with.
     fn of(weight_type: WeightType) -> Format {
         match weight_type {
-            WeightType::F32 | WeightType::F16 => Format::F32,
+            WeightType::F32 => Format::F32,
             WeightType::BF16 => Format::Bf16,
+            WeightType::F16 => Format::Words,
             _ => Format::Bytes,
         }
     }
@@ -115,6 +122,7 @@ impl ActivationRows {
                 self.values.extend_from_slice(x);
             }
             Format::Bf16 => self.set_pairs(team, x),
+            Format::Words => self.set_words(team, x),
             Format::Bytes => self.set_bytes(team, x),
         }
     }
@@ -132,6 +140,24 @@ impl ActivationRows {
             return round(0..self.rows);
         }
         team.run_ranges(self.rows, |_, rows| round(rows));
+    }
+
+    fn set_words(&mut self, team: &Team, x: &[f32]) {
+        let (inputs, blocks) = (self.inputs, self.inputs.div_ceil(BLOCK_INPUTS));
+        self.words.resize(self.rows * blocks, [0; BLOCK_INPUTS]);
+        self.word_scales.resize(self.rows * blocks, 0.0);
+        let words = Disjoint::new(&mut self.words);
+        let scales = Disjoint::new(&mut self.word_scales);
+        let make = |rows: std::ops::Range<usize>| {
+            let (x, own) = (&x[rows.start * inputs..], rows.start * blocks..rows.end * blocks);
+            // SAFETY: the rows of different workers do not overlap.
+            let (words, scales) = unsafe { (words.part(own.clone()), scales.part(own)) };
+            dispatch(team.isa(), MakeWords { x, inputs, words, scales });
+        };
+        if x.len() < ALONE_VALUES {
+            return make(0..self.rows);
+        }
+        team.run_ranges(self.rows, |_, rows| make(rows));
     }
 
     fn set_bytes(&mut self, team: &Team, x: &[f32]) {
@@ -163,6 +189,11 @@ impl ActivationRows {
         if self.format == Format::Bf16 { &self.pairs } else { &[] }
     }
 
+    /// The rows as blocks of words, and their scales; empty where they are something else.
+    pub(crate) fn words(&self) -> (&[Words], &[f32]) {
+        if self.format == Format::Words { (&self.words, &self.word_scales) } else { (&[], &[]) }
+    }
+
     /// The quantized rows and their scales; empty where they are not quantized.
     pub(crate) fn quantized(&self) -> (&[i8], &[BlockScale]) {
         if self.format == Format::Bytes { (&self.bytes, &self.scales) } else { (&[], &[]) }
@@ -189,6 +220,37 @@ impl Kernel for Round<'_> {
             }
             if let ([last], Some(pair)) = (rest, pairs.last_mut()) {
                 *pair = bf16_bits(*last);
+            }
+        }
+    }
+}
+
+/// Makes words of rows.
+struct MakeWords<'a> {
+    x: &'a [f32],
+    inputs: usize,
+    words: &'a mut [Words],
+    scales: &'a mut [f32],
+}
+
+impl Kernel for MakeWords<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let blocks = self.inputs.div_ceil(BLOCK_INPUTS).max(1);
+        let x = self.x.chunks_exact(self.inputs.max(1));
+        let (words, scales) = (self.words.chunks_exact_mut(blocks), self.scales.chunks_mut(blocks));
+        for ((x, words), scales) in x.zip(words).zip(scales) {
+            for ((x, words), scale) in x.chunks(BLOCK_INPUTS).zip(words).zip(scales) {
+                *scale = match x.first_chunk() {
+                    Some(x) => words_of_row(s, x, words),
+                    None => {
+                        let mut filled = [0.0; BLOCK_INPUTS];
+                        filled[..x.len()].copy_from_slice(x);
+                        words_of_row(s, &filled, words)
+                    }
+                };
             }
         }
     }

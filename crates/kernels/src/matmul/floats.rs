@@ -30,34 +30,29 @@ pub(super) trait Floating: Copy + Send + Sync {
     fn add<S: Simd>(s: S, sums: S::F32, weights: Self::Weights<S>, input: &Self::Input) -> S::F32;
 }
 
-/// Types whose weights are read as f32 and meet one input at a time.
-macro_rules! one_by_one {
-    ($($name:ident by $load:ident),+) => {$(
-        #[derive(Clone, Copy)]
-        pub(super) struct $name;
+/// f32, which meets one input at a time.
+#[derive(Clone, Copy)]
+pub(super) struct F32;
 
-        impl Floating for $name {
-            const TYPE: WeightType = WeightType::$name;
-            const STEP_INPUTS: usize = 1;
-            type Input = f32;
-            type Weights<S: Simd> = S::F32;
+impl Floating for F32 {
+    const TYPE: WeightType = WeightType::F32;
+    const STEP_INPUTS: usize = 1;
+    type Input = f32;
+    type Weights<S: Simd> = S::F32;
 
-            fn inputs(rows: &ActivationRows) -> &[f32] {
-                rows.values()
-            }
-            #[inline(always)]
-            unsafe fn load<S: Simd>(s: S, from: *const u8) -> S::F32 {
-                // SAFETY: the caller vouches for the memory.
-                unsafe { s.$load(from.cast()) }
-            }
-            #[inline(always)]
-            fn add<S: Simd>(s: S, sums: S::F32, weights: S::F32, input: &f32) -> S::F32 {
-                s.mul_add(weights, s.splat(*input), sums)
-            }
-        }
-    )+};
+    fn inputs(rows: &ActivationRows) -> &[f32] {
+        rows.values()
+    }
+    #[inline(always)]
+    unsafe fn load<S: Simd>(s: S, from: *const u8) -> S::F32 {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { s.load(from.cast()) }
+    }
+    #[inline(always)]
+    fn add<S: Simd>(s: S, sums: S::F32, weights: S::F32, input: &f32) -> S::F32 {
+        s.mul_add(weights, s.splat(*input), sums)
+    }
 }
-one_by_one!(F32 by load, F16 by load_f16);
 
 /// bf16, with inputs rounded to bf16 themselves.
 #[derive(Clone, Copy)]

@@ -3,12 +3,13 @@
 //! One output of one row is summed over the inputs from the first to the last
 //! in one accumulator, whatever else is computed in the same call: tiles
 //! differ only in how many such sums run side by side, and workers only in
-//! which outputs they take. For quantized weights a block of 32 inputs is
-//! first summed exactly, in integers; in Q6_K each half of it.
+//! which outputs they take. For quantized and f16 weights a block of 32 inputs
+//! is first summed exactly, in integers; in Q6_K each half of it.
 
 mod blocks;
 mod floats;
 mod tile;
+mod words;
 
 use crate::disjoint::Disjoint;
 use crate::packed::PackedMatrix;
@@ -17,8 +18,9 @@ use crate::simd::{dispatch, dispatch_bf16};
 use crate::team::Team;
 use crate::weights::WeightType;
 use blocks::{Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
-use floats::{BF16, F16, F32};
+use floats::{BF16, F32};
 use tile::{OfTiles, Part};
+use words::F16;
 
 /// `out = input * weights`, plus the bias if the weights have one; `out` has
 /// `rows` times `outputs` places. Every bit of a row of `out` depends on that

@@ -1,9 +1,14 @@
 //! Weights in the order in which the matmul reads them.
 //!
 //! A matrix is cut into panels of 16 outputs, one per lane; the last one is
-//! filled up with zeros. In a panel the inputs follow each other: for f32 and
-//! f16 the 16 weights of one input, for bf16 16 pairs of weights of two inputs,
-//! for quantized types the file's blocks, of 32 or 256 inputs:
+//! filled up with zeros. In a panel the inputs follow each other: for f32 the
+//! 16 weights of one input, for bf16 16 pairs of weights of two inputs.
+//!
+//! For f16 they are blocks of 32 inputs, the last one filled up with zeros: 16
+//! scales (f16), then 16 groups of two inputs, 16 pairs of 16-bit integers each
+//! ([`words`](crate::words) says what they are worth).
+//!
+//! For quantized types they are the file's blocks, of 32 or 256 inputs:
 //!
 //! - 16 scales (f16), then 16 minimums (f16) where the type has them;
 //! - then for each 32 inputs, in the K types, 2 times 16 bytes that multiply
@@ -16,20 +21,26 @@
 //!   follow in one group, or in two ([`lane`] says where).
 //!
 //! A packed matrix is as large as the file's, but for the last panel and for
-//! 3 % more in Q4_K and 2 % in Q5_K, whose scales take whole bytes.
+//! 3 % more in Q4_K and 2 % in Q5_K, whose scales take whole bytes, and 3 % in
+//! f16, which has none in the file.
 
 mod file_block;
 mod lane;
 mod layout;
+mod source_row;
+mod words;
 
 use crate::isa::Isa;
 use crate::memory::ZeroedMemory;
-use crate::simd::offset_w8;
-use crate::weights::{MatrixSource, RowOrder, WeightType};
+use crate::simd::{dispatch_float, offset_w8};
+use crate::weights::{BLOCK_INPUTS, MatrixSource, RowOrder, WeightType};
 use file_block::FileBlock;
-use half::{bf16, f16};
+use half::bf16;
 pub(crate) use layout::{Layout, PANEL_OUTPUTS, PartHead};
 use rayon::prelude::*;
+use source_row::{SourceRow, rows_of_panel};
+use words::{PackWords, WORDS_BLOCK};
+pub(crate) use words::{WORDS_GROUP, WORDS_GROUP_INPUTS, WORDS_HEAD};
 
 /// Why a matrix cannot be packed.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +118,7 @@ impl std::fmt::Debug for PackedMatrix {
 const fn panel_block_inputs(weight_type: WeightType) -> usize {
     match weight_type {
         WeightType::BF16 => 2,
+        WeightType::F16 => BLOCK_INPUTS,
         _ => weight_type.block_inputs(),
     }
 }
@@ -115,7 +127,8 @@ const fn panel_block_inputs(weight_type: WeightType) -> usize {
 pub(crate) const fn panel_block_bytes(weight_type: WeightType) -> usize {
     match weight_type {
         WeightType::BF16 => 4 * PANEL_OUTPUTS,
-        WeightType::F32 | WeightType::F16 => weight_type.block_bytes() * PANEL_OUTPUTS,
+        WeightType::F32 => 4 * PANEL_OUTPUTS,
+        WeightType::F16 => WORDS_BLOCK,
         _ => Layout::of(weight_type).block_bytes(),
     }
 }
@@ -198,7 +211,9 @@ impl PackedMatrix {
     }
 
     /// Writes the weights of one output, as f32, to `out`; the bias is no part
-    /// of it. A tied embedding table is read this way.
+    /// of it. A tied embedding table is read this way. They are the file's, but
+    /// for f16 weights that are much smaller than others of their 32 inputs:
+    /// those may be off by 2^-13 of the greatest of these.
     ///
     /// # Panics
     /// If there is no such output, or `out` has not one place per input.
@@ -262,46 +277,6 @@ fn check(source: &MatrixSource<'_>) -> Result<(), PackError> {
     Ok(())
 }
 
-/// Where one output's weights lie in its source: element `k` starts at byte
-/// `start + k * step`.
-#[derive(Clone, Copy)]
-struct SourceRow<'a> {
-    bytes: &'a [u8],
-    start: usize,
-    /// Bytes from one block of inputs to the next.
-    step: usize,
-    /// Inputs.
-    inputs: usize,
-}
-
-/// The rows of a panel; `None` beyond the last output.
-fn rows_of_panel<'a>(
-    sources: &[MatrixSource<'a>],
-    panel: usize,
-) -> [Option<SourceRow<'a>>; PANEL_OUTPUTS] {
-    let mut rows = [None; PANEL_OUTPUTS];
-    for (lane, row) in rows.iter_mut().enumerate() {
-        let mut output = panel * PANEL_OUTPUTS + lane;
-        for source in sources {
-            if output < source.outputs {
-                let stored = source.row_order.stored(output);
-                let block = source.weight_type.block_bytes();
-                let (bytes, inputs) = (source.bytes, source.inputs);
-                *row = Some(if source.input_major {
-                    let step = source.outputs * block;
-                    SourceRow { bytes, start: stored * block, step, inputs }
-                } else {
-                    let row_bytes = inputs / source.weight_type.block_inputs() * block;
-                    SourceRow { bytes, start: stored * row_bytes, step: block, inputs }
-                });
-                break;
-            }
-            output -= source.outputs;
-        }
-    }
-    rows
-}
-
 fn pack_panel(
     isa: Isa,
     rows: &[Option<SourceRow<'_>>; PANEL_OUTPUTS],
@@ -312,7 +287,7 @@ fn pack_panel(
         let Some(row) = row else { continue };
         match weight_type {
             WeightType::F32 => pack_floats::<4, 1>(row, lane, to),
-            WeightType::F16 => pack_floats::<2, 1>(row, lane, to),
+            WeightType::F16 => dispatch_float(isa, PackWords { row, lane, to }),
             WeightType::BF16 => pack_floats::<2, 2>(row, lane, to),
             // Named one by one, so that each type is compiled by itself.
             WeightType::Q8_0 => pack_blocks(isa, WeightType::Q8_0, row, lane, to),
@@ -362,7 +337,7 @@ fn unpack_block(isa: Isa, weight_type: WeightType, block: &[u8], lane: usize, ou
             let bytes = &block[lane * 4..][..4];
             out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
-        WeightType::F16 => out[0] = f16::from_bits(half_at(lane * 2)).to_f32(),
+        WeightType::F16 => words::unpack(block, lane, out),
         WeightType::BF16 => {
             for (k, out) in out.iter_mut().enumerate() {
                 *out = bf16::from_bits(half_at(lane * 4 + k * 2)).to_f32();

@@ -297,6 +297,28 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    unsafe fn store_i16(self, to: *mut i16, a: I) {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(a.0, a.1));
+            _mm256_storeu_si256(to.cast(), words);
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(self, acc: I, weights: I, x: *const i16) -> I {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let x = _mm256_set1_epi32(x.cast::<i32>().read_unaligned());
+            if VNNI {
+                let low = _mm256_dpwssd_avx_epi32(acc.0, weights.0, x);
+                return Two(low, _mm256_dpwssd_avx_epi32(acc.1, weights.1, x));
+            }
+            let low = _mm256_add_epi32(acc.0, _mm256_madd_epi16(weights.0, x));
+            Two(low, _mm256_add_epi32(acc.1, _mm256_madd_epi16(weights.1, x)))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn dot_bf16(self, acc: F, weights: I, x: *const u32) -> F {
         // SAFETY: the caller vouches for the memory.
         let x = unsafe { x.read_unaligned() };

@@ -253,6 +253,20 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     }
 
     #[inline(always)]
+    unsafe fn store_i16(self, to: *mut i16, a: __m512i) {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtsepi32_epi16(a)) }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(self, acc: __m512i, weights: __m512i, x: *const i16) -> __m512i {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            let x = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
+            _mm512_dpwssd_epi32(acc, weights, x)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn dot_bf16(self, acc: __m512, weights: __m512i, x: *const u32) -> __m512 {
         // SAFETY: `self` proves the features, the caller vouches for the memory.
         unsafe {

@@ -298,6 +298,28 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    unsafe fn store_i16(self, to: *mut i16, a: Self::I32) {
+        let mut words = [0i16; LANES];
+        for i in 0..LANES {
+            words[i] = a[i].clamp(-32768, 32767) as i16;
+        }
+        // SAFETY: the caller vouches for 16 values.
+        unsafe { to.cast::<[i16; LANES]>().write_unaligned(words) }
+    }
+    #[inline(always)]
+    unsafe fn dot_i16(self, mut acc: Self::I32, weights: Self::Bytes, x: *const i16) -> Self::I32 {
+        // SAFETY: the caller vouches for 4 bytes.
+        let x = unsafe { x.cast::<[i16; 2]>().read_unaligned() };
+        for (acc, bytes) in acc.iter_mut().zip(weights.as_chunks::<4>().0) {
+            for (weight, x) in bytes.as_chunks::<2>().0.iter().zip(x) {
+                let product = i32::from(i16::from_le_bytes(*weight)) * i32::from(x);
+                *acc = acc.wrapping_add(product);
+            }
+        }
+        acc
+    }
+
+    #[inline(always)]
     unsafe fn dot_bf16(self, acc: Self::F32, weights: Self::Bytes, x: *const u32) -> Self::F32 {
         // SAFETY: the caller vouches for the memory.
         let x = unsafe { x.read_unaligned() };

@@ -64,6 +64,12 @@ impl Kernel for Everything {
             let dot = s.dot_w8_i8(start, s.load_bytes(stored.as_ptr()), self.x.as_ptr());
             vectors.push(s.to_f32(dot));
             out.push(s.reduce_add_i32(dot) as u32);
+            let words = s.dot_i16(s.splat_i32(5), bytes, self.x.as_ptr().cast());
+            out.push(s.reduce_add_i32(words) as u32);
+            vectors.push(s.to_f32(words));
+            let mut stored = [0i16; LANES];
+            s.store_i16(stored.as_mut_ptr(), s.to_i32(s.round(s.min(a, s.splat(32767.0)))));
+            out.extend(stored.map(|x| x as u32));
             s.store_f16(halves.as_mut_ptr(), a);
             vectors.push(s.load_f16(halves.as_ptr()));
             let mut small = [0i8; LANES];

@@ -125,6 +125,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Safety: 4 readable bytes at `x`.
     unsafe fn dot_w8_i8(self, acc: Self::I32, weights: Self::Bytes, x: *const i8) -> Self::I32;
 
+    /// Safety: 16 writable values at `to`; lanes are in `-32768 ..= 32767`.
+    unsafe fn store_i16(self, to: *mut i16, a: Self::I32);
+    /// Per lane, `acc` plus the dot product of two 16-bit weights above -32768 and the two 16-bit
+    /// activations at `x`, which all lanes share; wrapping. Safety: 4 readable bytes at `x`.
+    unsafe fn dot_i16(self, acc: Self::I32, weights: Self::Bytes, x: *const i16) -> Self::I32;
+
     /// Per lane, `acc` plus the products of two bf16 weights (the first in the low half of four
     /// bytes) and the two bf16 activations at `x`, which all lanes share: first the second
     /// product is added, then the first, each by a [`mul_add`](Simd::mul_add) of f32. A set with

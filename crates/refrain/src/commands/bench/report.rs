@@ -63,6 +63,7 @@ fn write_limits(out: &mut impl Write, limits: &Limits) -> Result<(), Failure> {
     let (tera, giga) = (1e-12, 1e-9);
     for (what, value, unit) in [
         ("byte dot products", limits.dot_i8_per_s * tera, "TOP/s"),
+        ("i16 dot products", limits.dot_i16_per_s * tera, "TOP/s"),
         ("bf16 dot products", limits.dot_bf16_per_s * tera, "TFLOP/s"),
         ("f32 multiply-adds", limits.mul_add_per_s * tera, "TFLOP/s"),
         ("reading from memory", limits.memory_bytes_per_s * giga, "GB/s"),
