@@ -434,6 +434,15 @@ pub(crate) struct BenchArguments {
         long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u16, 1, 256>
     )]
     pub(crate) clients: Vec<u16>,
+    /// Lengths of prompts that come while four answers are decoded
+    ///
+    /// The time of an ordinary step, then the 50th and 99th percentile of the time between two
+    /// tokens of the answers while such a prompt is computed, in ordinary steps; the time to its
+    /// first token; and that of a prompt of 32 tokens that comes after it.
+    #[arg(
+        long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u32, 64, ANY>
+    )]
+    pub(crate) busy: Vec<u32>,
     /// Numbers of threads [default: the physical cores]
     #[arg(
         short, long, value_delimiter = ',', value_name = "N,..",

@@ -123,7 +123,7 @@ fn per_second(count: usize, ms: Option<f64>) -> Result<f64, Failure> {
 }
 
 /// `count` token ids that look random and are the same for the same `stream`.
-fn tokens(count: u32, vocabulary: u32, stream: u32) -> Vec<u32> {
+pub(super) fn tokens(count: u32, vocabulary: u32, stream: u32) -> Vec<u32> {
     (1..=count).map(|index| (mix(stream, index) % u64::from(vocabulary)) as u32).collect()
 }
 

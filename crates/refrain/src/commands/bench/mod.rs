@@ -1,6 +1,7 @@
 //! `refrain bench`: rates in llama-bench's test names, beside other engines and beside what the
 //! machine could do at most.
 
+mod busy;
 mod clients;
 mod engine;
 mod growth;
@@ -32,8 +33,10 @@ const NEAR: f64 = 0.93;
 
 pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(), Failure> {
     let tests = tests(arguments);
-    if tests.is_empty() && !arguments.limits {
-        return Err(Failure::Usage("nothing to measure: give -p, -n or --clients".to_owned()));
+    if tests.is_empty() && arguments.busy.is_empty() && !arguments.limits {
+        return Err(Failure::Usage(
+            "nothing to measure: give -p, -n, --clients or --busy".to_owned(),
+        ));
     }
     let peer = |peer: &String| Peer::new(peer, arguments.kv.kv_type);
     let peers = arguments.peer.iter().map(peer).collect::<Result<Vec<_>, _>>()?;
@@ -136,10 +139,13 @@ struct Subject {
 impl Bench<'_> {
     /// All tests of one model at one number of threads.
     fn model(&mut self, path: &Path, count: Option<u16>, tests: &[Test]) -> Result<(), Failure> {
+        let running = self.arguments.sequences.iter().copied().max().map_or(1, usize::from);
+        let running =
+            if self.arguments.busy.is_empty() { running } else { running.max(busy::RUNNING) };
         let options = EngineOptions {
             threads: count.map(usize::from),
             kv_type: self.arguments.kv.kv_type,
-            max_running: self.arguments.sequences.iter().copied().max().map(usize::from),
+            max_running: Some(running),
             ..EngineOptions::default()
         };
         let loaded = loading::load(path.to_str(), options, self.terminal)?;
@@ -159,6 +165,9 @@ impl Bench<'_> {
             } else {
                 self.engines(&subject, test)?;
             }
+        }
+        for &tokens in &self.arguments.busy {
+            self.busy(&subject, tokens)?;
         }
         let package = subject.loaded.package.clone();
         subject.loaded.engine.shutdown();
@@ -227,6 +236,21 @@ impl Bench<'_> {
             }
             let of = self.arguments.repetitions;
             self.terminal.dim(&format!("{name}, {threads} threads: {test} {repetition}/{of}"));
+        }
+        Ok(())
+    }
+
+    /// Four answers beside a prompt of so many tokens, as often as asked.
+    fn busy(&mut self, subject: &Subject, tokens: u32) -> Result<(), Failure> {
+        let Subject { name, loaded, threads, .. } = subject;
+        let vocabulary = loaded.package.config.vocab as u32;
+        for repetition in 1..=self.arguments.repetitions {
+            let results = busy::run_once(&loaded.engine, tokens, vocabulary, repetition.into())?;
+            for (test, value) in results {
+                self.keep(name, test, *threads, OURS, String::new(), value)?;
+            }
+            let of = self.arguments.repetitions;
+            self.terminal.dim(&format!("{name}, {threads} threads: busy {repetition}/{of}"));
         }
         Ok(())
     }

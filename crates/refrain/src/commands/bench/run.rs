@@ -34,6 +34,23 @@ pub(super) enum Test {
     ClientsCold { clients: u16 },
     /// The same with other questions.
     ClientsWarm { clients: u16 },
+    /// Something of four answers, a prompt of so many tokens and a small request after it.
+    Busy { tokens: u32, what: Busy },
+}
+
+/// What is measured while a long prompt is computed beside four answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    /// The time between two tokens of an answer before and after, of both the median, halfway.
+    Step,
+    /// The same meanwhile, in those of before.
+    Median,
+    /// What 99 in 100 of them do not exceed.
+    Slowest,
+    /// From sending the long prompt to its first token.
+    Long,
+    /// From sending a small prompt a little later to its first token.
+    Late,
 }
 
 impl Test {
@@ -60,6 +77,7 @@ impl Test {
                 Unit::TokensPerSecond
             }
             Test::PeakMemory => Unit::Mebibytes,
+            Test::Busy { what: Busy::Median | Busy::Slowest, .. } => Unit::Steps,
             _ => Unit::Milliseconds,
         }
     }
@@ -89,10 +107,23 @@ impl fmt::Display for Test {
             Test::PeakMemory => return f.write_str("peak-memory"),
             Test::ClientsCold { clients } => return write!(f, "clients{clients}-cold"),
             Test::ClientsWarm { clients } => return write!(f, "clients{clients}-warm"),
+            Test::Busy { tokens, what } => return write!(f, "busy{tokens}-{}", what.name()),
         };
         match depth {
             0 => Ok(()),
             depth => write!(f, "@d{depth}"),
+        }
+    }
+}
+
+impl Busy {
+    fn name(self) -> &'static str {
+        match self {
+            Busy::Step => "step",
+            Busy::Median => "p50",
+            Busy::Slowest => "p99",
+            Busy::Long => "first",
+            Busy::Late => "late",
         }
     }
 }
@@ -117,6 +148,9 @@ pub(super) enum Unit {
     Milliseconds,
     #[serde(rename = "MiB")]
     Mebibytes,
+    /// Ordinary steps.
+    #[serde(rename = "steps")]
+    Steps,
 }
 
 impl Unit {
@@ -125,6 +159,7 @@ impl Unit {
             Unit::TokensPerSecond => "tok/s",
             Unit::Milliseconds => "ms",
             Unit::Mebibytes => "MiB",
+            Unit::Steps => "steps",
         }
     }
 
