@@ -3,6 +3,7 @@
 mod kl;
 mod performance;
 mod pictures;
+mod soak;
 mod stages;
 mod test;
 mod tidy;
@@ -33,7 +34,10 @@ Usage: cargo xtask CHORE
   random-distilgpt2 FOLDER
                     writes a random model of DistilGPT-2's shape, with GPT-2's vocabulary
   kl [--kv-type TYPE] [--peer-logits FILE | --peer PROGRAM]
-                    mean KL divergence of the engine (and of a peer) from a float forward";
+                    mean KL divergence of the engine (and of a peer) from a float forward
+  soak clients [--minutes 10] [--clients 64] | vanish [--requests 1000] | scheduler
+                    long runs that look whether memory leaks: of the server under many clients,
+                    under clients that go away, and of random operations on the scheduler";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -60,6 +64,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         "docs" => test::write_documents(&workspace),
         "performance" => performance::run(&workspace, rest),
         "pictures" => pictures::run(&workspace, rest),
+        "soak" => soak::run(&workspace, rest),
         "random-distilgpt2" => tools::random_distilgpt2(&workspace, rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
