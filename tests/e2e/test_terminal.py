@@ -243,6 +243,17 @@ def test_bench_decodes_sequences_together_and_asks_as_several_clients(default_mo
     assert 0 < warm["value"]["median"] < cold["value"]["median"], "the system prompt is held"
 
 
+def test_bench_measures_what_answers_notice_of_a_long_prompt(default_model):
+    rates = document("bench", "-p", "0", "-n", "0", "--busy", "900", "-r", "1")["results"]
+    units = {"step": "ms", "p50": "steps", "p99": "steps", "first": "ms", "late": "ms"}
+    assert {rate["test"]: rate["unit"] for rate in rates} == {
+        f"busy900-{what}": unit for what, unit in units.items()
+    }
+    values = {rate["test"].removeprefix("busy900-"): rate["value"]["median"] for rate in rates}
+    assert 0 < values["p50"] <= values["p99"]
+    assert values["late"] < values["first"]
+
+
 def test_check_exact_holds_on_a_small_model(gpt2):
     shown = command("check", "exact", str(gpt2)).stdout
     assert "  f32 " in shown and "  q8_0 " in shown, "both types of K and V"
