@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = if given.is_empty() { vec![1, 2] } else { given };
     for threads in threads {
         let team = Team::new(threads)?;
-        for kv_type in [KvType::F16, KvType::Q8_0] {
+        for kv_type in [KvType::F16, KvType::BF16, KvType::Q8_0] {
             println!("{} with {threads} threads, {}", team.isa().name(), kv_type.name());
             rates(&team, kv_type)?;
         }

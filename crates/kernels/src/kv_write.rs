@@ -1,7 +1,7 @@
 //! Storing keys and values of new rows.
 
 use crate::kv_store::{KvError, KvGeometry, KvStore, KvType, PAGE_TOKENS, RowPlace, SCALED_DIMS};
-use crate::quantize::quantize_block;
+use crate::quantize::{bf16_bits, quantize_block};
 use crate::rows::Strided;
 use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::{Team, range_of};
@@ -117,6 +117,13 @@ impl Kernel for WritePart<'_> {
                         let to = values.cast::<f32>().add(slot * value_dims);
                         to.copy_from_nonoverlapping(numbers.as_ptr(), dims);
                     }
+                    (KvType::BF16, false) => to_bf16_keys(numbers, unit.cast::<u32>().add(slot)),
+                    (KvType::BF16, true) => {
+                        let to = values.cast::<u16>().add(slot / 2 * value_dims * 2 + slot % 2);
+                        for (d, &x) in numbers.iter().enumerate() {
+                            to.add(2 * d).write(bf16_bits(x) as u16);
+                        }
+                    }
                     (KvType::F16, false) => {
                         let keys = unit.cast::<u16>().add(slot);
                         saturated += to_f16(s, numbers, keys, PAGE_TOKENS);
@@ -138,6 +145,20 @@ impl Kernel for WritePart<'_> {
             }
         }
         saturated
+    }
+}
+
+/// Rounds numbers to bf16 and writes them in pairs, [`PAGE_TOKENS`] pairs apart; a zero follows an
+/// odd last one.
+///
+/// # Safety
+/// `to` is writable at `0, PAGE_TOKENS, 2 * PAGE_TOKENS, …`, as many as there are pairs.
+#[inline(always)]
+unsafe fn to_bf16_keys(numbers: &[f32], to: *mut u32) {
+    for (index, pair) in numbers.chunks(2).enumerate() {
+        let second = pair.get(1).map_or(0, |&second| bf16_bits(second));
+        // SAFETY: the caller vouches for it.
+        unsafe { to.add(index * PAGE_TOKENS).write(bf16_bits(pair[0]) | second << 16) };
     }
 }
 

@@ -5,6 +5,7 @@
 //! Neither shows in the result: positions are always taken in segments of [`SEGMENT_TOKENS`],
 //! whose partial results are merged in ascending order, by one worker or by several.
 
+mod element;
 mod pattern;
 mod plan;
 mod tile;
@@ -16,11 +17,12 @@ use crate::disjoint::Disjoint;
 use crate::kv_store::{KvStore, KvType, PAGE_TOKENS, RowPlace};
 use crate::math::exp2;
 use crate::rows::Strided;
-use crate::simd::{Kernel, Simd, dispatch_float};
+use crate::simd::{Kernel, Simd, dispatch_bf16, dispatch_float};
 use crate::team::{Team, range_of};
+use element::{Element, Pair};
 use plan::{Job, Plan};
 use tile::{
-    Element, Lanes, Partial, QUERY_STRIDE, SEGMENT_PAGES, Shape, TILE_PAGES, TILE_ROWS, Tile, Unit,
+    Lanes, Partial, QUERY_STRIDE, SEGMENT_PAGES, Shape, TILE_PAGES, TILE_ROWS, Tile, Unit,
 };
 
 /// The pages of a segment and of the tile after it.
@@ -130,24 +132,19 @@ fn run(team: &Team, call: Call, plan: &Plan, workers: &mut [Worker]) {
         // SAFETY: each worker takes its own element.
         let worker_memory = &mut unsafe { workers.part(worker..worker + 1) }[0];
         let jobs = plan.jobs_of(worker);
+        let isa = team.isa();
         match call.store.geometry().kv_type {
             KvType::F32 => {
-                dispatch_float(
-                    team.isa(),
-                    RunJobs::<f32>(call, jobs, worker_memory, [Unit::NONE; _]),
-                );
+                dispatch_float(isa, RunJobs::<f32>(call, jobs, worker_memory, [Unit::NONE; _]));
             }
             KvType::F16 => {
-                dispatch_float(
-                    team.isa(),
-                    RunJobs::<u16>(call, jobs, worker_memory, [Unit::NONE; _]),
-                );
+                dispatch_float(isa, RunJobs::<u16>(call, jobs, worker_memory, [Unit::NONE; _]));
+            }
+            KvType::BF16 => {
+                dispatch_bf16(isa, RunJobs::<Pair>(call, jobs, worker_memory, [Unit::NONE; _]));
             }
             KvType::Q8_0 => {
-                dispatch_float(
-                    team.isa(),
-                    RunJobs::<i8>(call, jobs, worker_memory, [Unit::NONE; _]),
-                );
+                dispatch_float(isa, RunJobs::<i8>(call, jobs, worker_memory, [Unit::NONE; _]));
             }
         }
     };
@@ -177,7 +174,7 @@ impl<E: Element> Kernel for RunJobs<'_, E> {
         worker.running.resize(lanes, Lanes::ZERO);
         worker.segment.resize(lanes, Lanes::ZERO);
         for job in jobs {
-            call.load_queries(job, &mut worker.tile);
+            call.load_queries::<E>(job, &mut worker.tile);
             for index in job.segments.clone() {
                 let (units, count) = call.find_units(job, index, &mut units);
                 let start = index * SEGMENT_TOKENS;
@@ -236,7 +233,7 @@ impl Kernel for RunMerges<'_> {
 impl<'a> Call<'a> {
     /// Fills the tile with a job's rows: for each of its batch rows, each of its query heads.
     #[inline(always)]
-    fn load_queries(&self, job: &Job, tile: &mut Tile) {
+    fn load_queries<E: Element>(&self, job: &Job, tile: &mut Tile) {
         let dims = self.shape.head_dim;
         tile.rows = 0;
         tile.visible = [0; TILE_ROWS];
@@ -245,9 +242,7 @@ impl<'a> Call<'a> {
             for head in job.heads.clone() {
                 let query = &queries[head * dims..][..dims];
                 let to = &mut tile.queries[tile.rows * QUERY_STRIDE..][..dims];
-                for (to, &x) in to.iter_mut().zip(query) {
-                    *to = x * self.scale;
-                }
+                E::keep_query(query, self.scale, to);
                 tile.visible[tile.rows] = self.rows[row].position + 1;
                 tile.rows += 1;
             }

@@ -4,12 +4,15 @@
 //! the dimensions in order, one rescale per 64 keys, values added key by key in order. How many
 //! rows and pages are held in registers at once changes nothing of that. Where keys have scales,
 //! the products with a block of dimensions are summed on their own, then scaled and added to those
-//! of the blocks before; values are scaled as they are read.
+//! of the blocks before; values are scaled as they are read. Where two numbers make up a
+//! [cell](Element), the products of both are added at once, and of the last key of an odd number of
+//! them the other half of the cell is masked.
 
 // Loops over rows and vectors in registers: every index is one register, in several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
-use crate::kv_store::{KvType, MAX_HEAD_DIM, PAGE_TOKENS, SCALED_DIMS};
+use super::element::Element;
+use crate::kv_store::{MAX_HEAD_DIM, PAGE_TOKENS, SCALED_DIMS};
 use crate::math::exp2;
 use crate::simd::Simd;
 
@@ -20,78 +23,13 @@ pub const TILE_TOKENS: usize = 64;
 /// Positions whose partial result is computed on its own, aligned to absolute position.
 pub const SEGMENT_TOKENS: usize = 512;
 
-/// Numbers from one query of a tile to the next.
+/// Cells from one query of a tile to the next.
 pub(super) const QUERY_STRIDE: usize = MAX_HEAD_DIM + 16;
 pub(super) const TILE_PAGES: usize = TILE_TOKENS / PAGE_TOKENS;
 pub(super) const SEGMENT_PAGES: usize = SEGMENT_TOKENS / PAGE_TOKENS;
 
-/// Element types of keys and values.
-pub(super) trait Element: Copy {
-    /// Which [`KvType`] it is.
-    const TYPE: KvType;
-    /// Whether what is loaded is yet to be multiplied by its token's scale.
-    const SCALED: bool = false;
-
-    /// Safety: 16 readable elements at `from`.
-    unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F32;
-
-    /// Asks for a part of a unit: of all its cache lines, once this was called for all dimensions.
-    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize);
-}
-
-impl Element for f32 {
-    const TYPE: KvType = KvType::F32;
-
-    #[inline(always)]
-    unsafe fn load<S: Simd>(s: S, from: *const f32) -> S::F32 {
-        // SAFETY: the caller's promise.
-        unsafe { s.load(from) }
-    }
-
-    #[inline(always)]
-    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize) {
-        s.prefetch(unit.wrapping_add(dim * 128));
-        s.prefetch(unit.wrapping_add(dim * 128 + 64));
-    }
-}
-
-/// Bits of a 16-bit float.
-impl Element for u16 {
-    const TYPE: KvType = KvType::F16;
-
-    #[inline(always)]
-    unsafe fn load<S: Simd>(s: S, from: *const u16) -> S::F32 {
-        // SAFETY: the caller's promise.
-        unsafe { s.load_f16(from) }
-    }
-
-    #[inline(always)]
-    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize) {
-        s.prefetch(unit.wrapping_add(dim * 64));
-    }
-}
-
-/// A byte that a scale belongs to.
-impl Element for i8 {
-    const TYPE: KvType = KvType::Q8_0;
-    const SCALED: bool = true;
-
-    #[inline(always)]
-    unsafe fn load<S: Simd>(s: S, from: *const i8) -> S::F32 {
-        // SAFETY: the caller's promise.
-        s.to_f32(unsafe { s.load_i8(from) })
-    }
-
-    /// Sixteen dimensions of keys and values are eight lines, and half of their scales is one.
-    #[inline(always)]
-    fn prefetch<S: Simd>(s: S, unit: *const u8, dim: usize) {
-        if dim % 16 < 9 {
-            s.prefetch(unit.wrapping_add((dim / 16 * 9 + dim % 16) * 64));
-        }
-    }
-}
-
-/// One unit's memory in a page: `head_dim` vectors of keys, and sixteen rows of values.
+/// One unit's memory in a page, in cells: a vector of keys for each cell of dimensions, and a row of
+/// values for each cell of the sixteen tokens.
 #[derive(Clone, Copy)]
 pub(super) struct Unit<E> {
     pub(super) keys: *const E,
@@ -165,13 +103,13 @@ pub(super) struct Tile {
     pub(super) rows: usize,
     /// Keys that each row sees, counted from position 0; zero in unused rows.
     pub(super) visible: [usize; TILE_ROWS],
-    /// Queries times scale and log2 e: `[TILE_ROWS][QUERY_STRIDE]`, zero in unused rows. The fixed
-    /// stride lets loops address all rows from one register; it is no power of two, so that rows
+    /// Cells of queries times scale and log2 e: `[TILE_ROWS][QUERY_STRIDE]`, zero in unused rows.
+    /// The fixed stride lets loops address all rows from one register; it is no power of two, so that rows
     /// do not compete for cache sets.
     pub(super) queries: Vec<f32>,
     /// Rows of `queries` that may not be zero.
     pub(super) used_rows: usize,
-    /// Scores, then weights, of 64 keys: `[TILE_ROWS][64]`.
+    /// Scores of 64 keys, then cells of their weights: `[TILE_ROWS][64]`.
     weights: [[Lanes; TILE_PAGES]; TILE_ROWS],
     /// Sums of the weights, lane by lane.
     sums: [Lanes; TILE_ROWS],
@@ -218,7 +156,7 @@ pub(super) unsafe fn segment<S: Simd, E: Element>(
         let here = &units[at..at + pages];
         // SAFETY: the caller's promise.
         unsafe { scores(s, shape, tile, here, next) };
-        let visible = weigh(s, shape, tile, start + at * PAGE_TOKENS, partial);
+        let visible = weigh::<S, E>(s, shape, tile, start + at * PAGE_TOKENS, partial);
         // SAFETY: the caller's promise; a row sees no more keys than `here` has.
         unsafe { add_values(s, shape, tile, here, &visible, partial.out) };
         at += pages;
@@ -289,7 +227,8 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
 ) {
     debug_assert!(row + ROWS <= TILE_ROWS && here.len().is_multiple_of(PAGES));
     let queries = tile.queries[row * QUERY_STRIDE..].as_ptr();
-    let block = if E::SCALED { SCALED_DIMS } else { shape.head_dim };
+    let cells = shape.head_dim.div_ceil(E::NUMBERS);
+    let block = if E::SCALED { SCALED_DIMS } else { cells };
     for first in (0..here.len()).step_by(PAGES) {
         let mut keys = [std::ptr::null::<E>(); PAGES];
         let mut ahead = [std::ptr::null::<u8>(); PAGES];
@@ -297,10 +236,10 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
             keys[page] = here[first + page].keys;
             ahead[page] = next.get(first + page).map_or(keys[page], |unit| unit.keys).cast();
         }
-        for start in (0..shape.head_dim).step_by(block) {
-            let dims = start..shape.head_dim.min(start + block);
-            // SAFETY: the caller's promise; each query and the keys have `head_dim` dimensions.
-            let sums = unsafe { products::<S, E, ROWS, PAGES>(s, queries, keys, ahead, dims) };
+        for start in (0..cells).step_by(block) {
+            let cells = start..cells.min(start + block);
+            // SAFETY: the caller's promise; each query and the keys have these cells.
+            let sums = unsafe { products::<S, E, ROWS, PAGES>(s, queries, keys, ahead, cells) };
             for r in 0..ROWS {
                 for page in 0..PAGES {
                     let scores = &mut tile.weights[row + r][first + page];
@@ -321,36 +260,36 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
     }
 }
 
-/// Products of `ROWS` queries and the keys of `PAGES` pages as they are stored, summed over `dims`
-/// in order.
+/// Products of `ROWS` queries and the keys of `PAGES` pages as they are stored, summed over `cells`
+/// of dimensions in order.
 ///
 /// # Safety
-/// The queries, [`QUERY_STRIDE`] apart, and the keys have these dimensions.
+/// The queries, [`QUERY_STRIDE`] apart, and the keys have these cells.
 #[inline(always)]
 unsafe fn products<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
     s: S,
     queries: *const f32,
     keys: [*const E; PAGES],
     ahead: [*const u8; PAGES],
-    dims: std::ops::Range<usize>,
+    cells: std::ops::Range<usize>,
 ) -> [[S::F32; PAGES]; ROWS] {
     let mut sums = [[s.splat(0.0); PAGES]; ROWS];
-    for dim in dims {
+    for cell in cells {
         // SAFETY: the caller's promise.
         unsafe {
-            let query = queries.add(dim);
-            let mut key = [s.splat(0.0); PAGES];
+            let query = queries.add(cell);
+            let mut key = [E::zero(s); PAGES];
             for page in 0..PAGES {
-                key[page] = E::load(s, keys[page].add(dim * PAGE_TOKENS));
+                key[page] = E::load(s, keys[page].add(cell * PAGE_TOKENS));
                 // While few rows keep it waiting for memory, ask for the next tile.
                 if ROWS <= 4 {
-                    E::prefetch(s, ahead[page], dim);
+                    E::prefetch(s, ahead[page], cell);
                 }
             }
             for r in 0..ROWS {
-                let q = s.splat(*query.add(r * QUERY_STRIDE));
+                let q = query.add(r * QUERY_STRIDE);
                 for page in 0..PAGES {
-                    sums[r][page] = s.mul_add(key[page], q, sums[r][page]);
+                    sums[r][page] = E::multiply_add(s, key[page], q, sums[r][page]);
                 }
             }
         }
@@ -361,7 +300,7 @@ unsafe fn products<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
 /// Turns the scores of the 64 keys from position `start` on into weights, and rescales what was
 /// summed before where a row's maximum grew. Returns how many of the keys each row sees.
 #[inline(always)]
-fn weigh<S: Simd>(
+fn weigh<S: Simd, E: Element>(
     s: S,
     shape: Shape,
     tile: &mut Tile,
@@ -401,16 +340,18 @@ fn weigh<S: Simd>(
             let lanes = s.first_lanes(sees.saturating_sub(page * PAGE_TOKENS));
             let weight = exp2(s, s.sub(scores[page], max));
             let weight = s.select(lanes, weight, s.splat(0.0));
+            let cells = tile.weights[row].as_mut_ptr().cast::<f32>();
+            // SAFETY: a row has cells for the numbers of `TILE_PAGES` pages.
+            let weight = unsafe { E::keep(s, weight, cells.add(page * PAGE_TOKENS / E::NUMBERS)) };
             sums = s.add(sums, weight);
-            tile.weights[row][page].store(s, weight);
         }
         tile.sums[row].store(s, sums);
     }
     visible
 }
 
-/// Adds the weighted values: for a few rows at a time the keys that all of them see, then each
-/// row's further keys. Keys that a row does not see are not touched on its behalf.
+/// Adds the weighted values: for a few rows at a time the cells of keys that all of them see, then
+/// each row's further ones. Keys that a row does not see are not multiplied on its behalf.
 ///
 /// # Safety
 /// As [`segment`], and no row sees more keys than `here` has.
@@ -432,16 +373,19 @@ unsafe fn add_values<S: Simd, E: Element>(
             _ => 1,
         };
         let seen = &visible[row..row + rows];
-        let together = seen.iter().copied().min().unwrap_or(0);
+        let together = seen.iter().copied().min().unwrap_or(0) / E::NUMBERS;
         // SAFETY: the caller's promise; these rows see these keys.
         unsafe {
-            let values = Values { tile, here, keys: 0..together, row };
+            let values = Values { tile, here, cells: 0..together, row };
             values.add_rows(s, shape, rows, out);
             for r in 0..rows {
-                if visible[row + r] > together {
-                    let keys = together..visible[row + r];
-                    let values = Values { tile, here, keys, row: row + r };
+                let whole = visible[row + r] / E::NUMBERS;
+                let values = Values { tile, here, cells: together..whole, row: row + r };
+                if whole > together {
                     values.add_row(s, shape, 0, out);
+                }
+                if visible[row + r] > whole * E::NUMBERS {
+                    values.add_first_of(s, shape, whole, out);
                 }
             }
         }
@@ -449,11 +393,11 @@ unsafe fn add_values<S: Simd, E: Element>(
     }
 }
 
-/// Keys whose values are added to the rows from `row` on.
+/// Cells of keys whose values are added to the rows from `row` on.
 struct Values<'a, E> {
     tile: &'a Tile,
     here: &'a [Unit<E>],
-    keys: std::ops::Range<usize>,
+    cells: std::ops::Range<usize>,
     row: usize,
 }
 
@@ -488,8 +432,8 @@ impl<E: Element> Values<'_, E> {
             }
             // What is left of the columns goes row by row.
             for row in self.row..self.row + rows {
-                let keys = self.keys.clone();
-                Values { tile: self.tile, here: self.here, keys, row }
+                let cells = self.cells.clone();
+                Values { tile: self.tile, here: self.here, cells, row }
                     .add_row(s, shape, column, out);
             }
         }
@@ -518,7 +462,33 @@ impl<E: Element> Values<'_, E> {
         }
     }
 
-    /// Key by key, in order: `out[row][column] += weight[row][key] * value[key][column]`.
+    /// The first key of a cell that a row sees no more of.
+    ///
+    /// # Safety
+    /// The row is the tile's and sees the key, and the units are valid.
+    #[inline(always)]
+    unsafe fn add_first_of<S: Simd>(
+        &self,
+        s: S,
+        shape: Shape,
+        cell: usize,
+        out: &mut [Lanes],
+    ) {
+        let vectors = shape.value_dims / 16;
+        let (page, row_of_page) = (cell / E::PAGE_CELLS, cell % E::PAGE_CELLS);
+        let out = &mut out[self.row * vectors..][..vectors];
+        for (column, lanes) in out.iter_mut().enumerate() {
+            // SAFETY: the caller's promise; a page's row of values has `value_dims` cells.
+            let sum = unsafe {
+                let value = self.here[page].values.add(row_of_page * shape.value_dims + column * 16);
+                let weight = self.tile.weights[self.row].as_ptr().cast::<f32>().add(cell);
+                E::multiply_add(s, E::load_first(s, value), weight, lanes.load(s))
+            };
+            lanes.store(s, sum);
+        }
+    }
+
+    /// Cell by cell, in order: `out[row][column] += weight[row][key] * value[key][column]`.
     ///
     /// # Safety
     /// As `add_rows`, and `column + COLUMNS` vectors lie within `value_dims`.
@@ -543,31 +513,32 @@ impl<E: Element> Values<'_, E> {
                 }
             }
             let weights = self.tile.weights[self.row][0].0.as_ptr();
-            let mut key = self.keys.start;
-            while key < self.keys.end {
-                let values = self.here[key / PAGE_TOKENS].values;
-                let mut value = values.add(key % PAGE_TOKENS * shape.value_dims + column * 16);
+            let mut cell = self.cells.start;
+            while cell < self.cells.end {
+                let values = self.here[cell / E::PAGE_CELLS].values;
+                let mut value =
+                    values.add(cell % E::PAGE_CELLS * shape.value_dims + column * 16);
                 let scales = values.cast::<u8>().add(shape.value_scales).cast::<f32>();
-                let stop = self.keys.end.min((key / PAGE_TOKENS + 1) * PAGE_TOKENS);
-                while key < stop {
-                    let mut vectors = [s.splat(0.0); COLUMNS];
+                let stop = self.cells.end.min((cell / E::PAGE_CELLS + 1) * E::PAGE_CELLS);
+                while cell < stop {
+                    let mut vectors = [E::zero(s); COLUMNS];
                     for c in 0..COLUMNS {
                         vectors[c] = E::load(s, value.add(c * 16));
                         if E::SCALED {
                             // Two columns are a block; several begin with a block's first.
                             let block = column / 2 + c / 2;
-                            let scale = *scales.add(block * PAGE_TOKENS + key % PAGE_TOKENS);
-                            vectors[c] = s.mul(vectors[c], s.splat(scale));
+                            let scale = scales.add(block * PAGE_TOKENS + cell % E::PAGE_CELLS);
+                            vectors[c] = E::scale(s, vectors[c], *scale);
                         }
                     }
                     for r in 0..ROWS {
-                        let weight = s.splat(*weights.add(r * TILE_TOKENS + key));
+                        let weight = weights.add(r * TILE_TOKENS + cell);
                         for c in 0..COLUMNS {
-                            sums[r][c] = s.mul_add(weight, vectors[c], sums[r][c]);
+                            sums[r][c] = E::multiply_add(s, vectors[c], weight, sums[r][c]);
                         }
                     }
                     value = value.add(shape.value_dims);
-                    key += 1;
+                    cell += 1;
                 }
             }
             for r in 0..ROWS {
