@@ -196,6 +196,7 @@ impl Subject {
     ) -> Result<(), Stop> {
         match self.model.kv_geometry().kv_type {
             KvType::F32 => tally.same_bits(what, computed, kept),
+            KvType::BF16 => tally.close(what, &wide(computed), kept, 4e-3),
             KvType::F16 => tally.close(what, &wide(computed), kept, 1e-3),
             // Half a step of the greatest of 32 numbers.
             KvType::Q8_0 => tally.close(what, &wide(computed), kept, 0.5 / 127.0),

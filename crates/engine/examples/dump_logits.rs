@@ -1,7 +1,7 @@
 //! Writes the logits of every row of a token sequence to standard output, for oracles outside of
 //! this project: rows x vocab, as raw little-endian f32.
 //!
-//!     dump_logits MODEL TOKENS.json [--reference | --kv-type f32|f16|q8_0]
+//!     dump_logits MODEL TOKENS.json [--reference | --kv-type f32|f16|bf16|q8_0]
 //!
 //! MODEL is a `.gguf` file or a directory with `config.json`; TOKENS.json an array of token ids.
 //! With `--reference` the logits are the readable f32 forward's; `--kv-type` stores K and V in

@@ -163,7 +163,7 @@ impl Worker {
         }
     }
 
-    /// Takes what arrived and reports; sleeps while there is nothing to do. `false` ends the
+    /// Takes what arrived and reports; while there is nothing to do, prepares memory, then sleeps. `false` ends the
     /// thread.
     fn exchange(&mut self) -> bool {
         let mut inbox = self.shared.lock();
@@ -185,6 +185,12 @@ impl Worker {
             }
             if inbox.stopping {
                 return false;
+            }
+            drop(inbox);
+            let prepared = self.scheduler.prepare();
+            inbox = self.shared.lock();
+            if prepared || !inbox.arrived.is_empty() || inbox.stopping {
+                continue;
             }
             inbox = self.shared.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }

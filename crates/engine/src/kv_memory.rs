@@ -48,6 +48,11 @@ impl KvMemory {
         Some(page)
     }
 
+    /// Commits a free page's memory ahead of its use; `false` if that was done for enough of them.
+    pub(crate) fn prepare(&mut self) -> bool {
+        self.pool.prepare()
+    }
+
     /// Makes the prompt cache give up all that nobody has pinned, also pages that sequences use:
     /// only so can it give up pages of its own that stand before those.
     pub(crate) fn give_up_cached(&mut self, by: By<'_>) {

@@ -7,7 +7,10 @@ use kernels::{KvError, KvGeometry, KvStore, PageId};
 
 /// Free pages up to this many bytes keep their memory, to be used again soon; beyond it,
 /// memory goes back to the system.
-const WARM_BYTES: usize = 16 << 20;
+const WARM_BYTES: usize = 64 << 20;
+
+/// Free pages up to this many bytes are committed while there is nothing else to do.
+const PREPARED_BYTES: usize = 32 << 20;
 
 /// The KV memory and its free list.
 pub(crate) struct KvPool {
@@ -19,6 +22,7 @@ pub(crate) struct KvPool {
     /// Free pages that hold no memory.
     cold: Vec<PageId>,
     warm_pages_max: usize,
+    prepared_pages_max: usize,
 }
 
 impl KvPool {
@@ -26,8 +30,22 @@ impl KvPool {
     pub(crate) fn new(geometry: KvGeometry, pages: usize) -> Result<Self, KvError> {
         let store = KvStore::new(geometry, pages)?;
         let cold = (0..pages as PageId).rev().collect();
-        let warm_pages_max = WARM_BYTES / geometry.page_bytes();
-        Ok(KvPool { store, references: vec![0; pages], warm: Vec::new(), cold, warm_pages_max })
+        let [warm_pages_max, prepared_pages_max] =
+            [WARM_BYTES, PREPARED_BYTES].map(|bytes| bytes / geometry.page_bytes());
+        let (references, warm) = (vec![0; pages], Vec::new());
+        Ok(KvPool { store, references, warm, cold, warm_pages_max, prepared_pages_max })
+    }
+
+    /// Commits the memory of one free page, so that a prompt that comes later does not wait for it.
+    /// `false` if there are enough of them.
+    pub(crate) fn prepare(&mut self) -> bool {
+        if self.warm.len() >= self.prepared_pages_max {
+            return false;
+        }
+        let Some(page) = self.cold.pop() else { return false };
+        self.store.commit_page(page);
+        self.warm.push(page);
+        true
     }
 
     /// A free page, zeroed, held once; `None` if there is none.
@@ -116,6 +134,19 @@ mod tests {
             let again = pool.allocate().unwrap();
             assert!(pool.store().page_bytes(again).iter().all(|&byte| byte == 0));
         }
+    }
+
+    #[test]
+    fn some_pages_are_prepared_and_stay_zeroed() {
+        let mut pool = KvPool::new(GEOMETRY, 3).unwrap();
+        pool.prepared_pages_max = 2;
+        assert_eq!([pool.prepare(), pool.prepare(), pool.prepare()], [true, true, false]);
+        assert_eq!((pool.warm.len(), pool.free_pages()), (2, 3));
+        for _ in 0..3 {
+            let page = pool.allocate().unwrap();
+            assert!(pool.store().page_bytes(page).iter().all(|&byte| byte == 0));
+        }
+        assert!(!pool.prepare(), "no page is free");
     }
 
     proptest! {

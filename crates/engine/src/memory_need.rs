@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::architecture::Transformer;
 use crate::fast::WeighLoad;
 use crate::machine::Machine;
-use crate::model::suitable_kv_type;
 use crate::options::{EngineOptions, StartError, context_within};
 
 /// Memory that an engine takes for a model by default. Its activations come on top: some MiB.
@@ -42,7 +41,7 @@ impl MemoryNeed {
             layers: config.layers,
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
-            kv_type: suitable_kv_type(load.rounded()),
+            kv_type: load.kv_type(),
         };
         let page_bytes = geometry.page_bytes() as u64;
         let pages = EngineOptions::default().pages(geometry, Machine::detect().memory_bytes)?;

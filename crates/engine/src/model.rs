@@ -62,7 +62,7 @@ impl Model {
         let transformer = Transformer::load(&config, &load)?;
         load.finish();
         let rope = config.rope.as_ref().map(|rope| rope_table(rope, &config)).transpose()?;
-        let kv_type = suitable_kv_type(load.rounded());
+        let kv_type = load.kv_type();
         let (scratch, logits) = (Scratch::default(), Rows::default());
         let matmul = kernels::matmul;
         let fault = None;
@@ -89,7 +89,7 @@ impl Model {
     }
 
     /// The shape of the K/V that the model needs, in the type that suits its weights: f32 if they
-    /// are all f32, else f16. A store of another type works too.
+    /// are all f32, f16 if they are all floats, else bf16. A store of another type works too.
     pub fn kv_geometry(&self) -> KvGeometry {
         KvGeometry {
             layers: self.config.layers,
@@ -167,11 +167,6 @@ impl Model {
             None => Ok(&self.logits.data),
         }
     }
-}
-
-/// Where weights are rounded, K and V may be: f16 keeps more bits than they have.
-pub(crate) fn suitable_kv_type(weights_rounded: bool) -> KvType {
-    if weights_rounded { KvType::F16 } else { KvType::F32 }
 }
 
 fn rope_table(rope: &Rope, config: &Config) -> Result<RopeTable, LoadError> {

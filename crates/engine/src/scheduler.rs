@@ -156,6 +156,11 @@ impl Scheduler {
         }
     }
 
+    /// Uses idle time: commits memory that a later request will need. `false` if there is none.
+    pub(crate) fn prepare(&mut self) -> bool {
+        self.memory.prepare()
+    }
+
     /// Counters and gauges as of now.
     pub(crate) fn stats(&self) -> EngineStats {
         let pool = self.memory.pool();

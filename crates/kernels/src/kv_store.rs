@@ -239,6 +239,15 @@ impl KvStore {
         }
     }
 
+    /// Has the system commit a zeroed page's memory now, which is slow, so that writing to it will
+    /// not wait for that.
+    pub fn commit_page(&mut self, page: PageId) {
+        if !self.written[page as usize] {
+            self.page_bytes_mut(page).fill(0);
+            self.written[page as usize] = false;
+        }
+    }
+
     /// Copies all of `from` over `to`.
     pub fn copy_page(&mut self, from: PageId, to: PageId) {
         if !self.written[from as usize] {

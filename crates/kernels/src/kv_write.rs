@@ -1,7 +1,8 @@
 //! Storing keys and values of new rows.
 
 use crate::kv_store::{KvError, KvGeometry, KvStore, KvType, PAGE_TOKENS, RowPlace, SCALED_DIMS};
-use crate::quantize::{bf16_bits, quantize_block};
+use crate::math::bf16_bits;
+use crate::quantize::quantize_block;
 use crate::rows::Strided;
 use crate::simd::{Kernel, LANES, Simd, dispatch_float};
 use crate::team::{Team, range_of};

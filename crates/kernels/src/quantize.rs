@@ -2,6 +2,7 @@
 
 use crate::disjoint::Disjoint;
 use crate::isa::Isa;
+use crate::math::bf16_bits;
 use crate::simd::{Kernel, LANES, Simd, dispatch};
 use crate::team::{Team, range_of};
 use crate::weights::{BLOCK_INPUTS, WeightType};
@@ -254,14 +255,6 @@ impl Kernel for MakeWords<'_> {
             }
         }
     }
-}
-
-/// To bfloat16, ties to even; a NaN stays one.
-#[inline(always)]
-pub(crate) fn bf16_bits(x: f32) -> u32 {
-    let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
-    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
 }
 
 /// Quantizes whole blocks.

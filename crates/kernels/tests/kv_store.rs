@@ -1,6 +1,6 @@
 //! The KV store through its public interface.
 
-use half::f16;
+use half::{bf16, f16};
 use kernels::{Isa, KvError, KvGeometry, KvStore, KvType, RowPlace, Strided, Team, store_kv};
 use proptest::prelude::*;
 
@@ -70,10 +70,11 @@ fn impossible_stores_and_places_are_refused() {
 
 #[test]
 fn a_token_takes_nine_sixteenths_of_f16_in_bytes_with_scales() {
-    let [_, f16, q8_0] =
+    let [_, bf16, f16, q8_0] =
         KvType::ALL.map(|kv_type| KvGeometry { layers: 30, kv_heads: 3, head_dim: 64, kv_type });
+    assert_eq!(bf16.token_bytes(), f16.token_bytes());
     assert_eq!((f16.token_bytes(), q8_0.token_bytes()), (30 * 3 * 256, 30 * 3 * 144));
-    for geometry in [f16, q8_0] {
+    for geometry in [bf16, f16, q8_0] {
         let padding = geometry.page_bytes() - 16 * geometry.token_bytes();
         assert!(padding < 4096, "{padding} bytes of padding");
     }
@@ -105,6 +106,37 @@ proptest! {
             }
             let large = numbers.iter().filter(|x| x.abs() > 65504.0).count();
             prop_assert_eq!(store.saturated(), large as u64);
+        }
+    }
+
+    /// Each number is what the `half` crate rounds it to, by any instruction set and number of
+    /// threads, beside any other token and for any number of dimensions.
+    #[test]
+    fn bf16_is_rounded_to_nearest(
+        numbers in prop::collection::vec(any::<f32>(), 2 * 3 * 24),
+        head_dim in prop::sample::select(vec![1usize, 6, 7, 24]),
+        position in 0usize..16,
+        threads in 1usize..4,
+    ) {
+        let geometry = KvGeometry { head_dim, ..geometry(KvType::BF16) };
+        let (width, places) = (3 * head_dim, [position, (position + 1) % 16]);
+        let numbers = &numbers[..2 * width];
+        for isa in Isa::available() {
+            let mut store = KvStore::new(geometry, 1).unwrap();
+            let team = Team::with_isa(threads, isa).unwrap();
+            let view = Strided::whole(numbers, width);
+            let rows = places.map(|position| RowPlace { pages: &[0], position });
+            store_kv(&team, &mut store, 1, view, view, &rows).unwrap();
+            for (row, place) in numbers.chunks(width).zip(places) {
+                for (head, numbers) in row.chunks(head_dim).enumerate() {
+                    let (k, v) = store.read(0, 1, head, place);
+                    for ((k, v), &number) in k.iter().zip(&v).zip(numbers) {
+                        let wanted = bf16::from_f32(number).to_f32();
+                        prop_assert!(k.to_bits() == wanted.to_bits() || k.is_nan() && number.is_nan());
+                        prop_assert_eq!(k.to_bits(), v.to_bits());
+                    }
+                }
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The fast forward: the same operations on the kernels, over packed weights and paged K/V.
 
 mod faulty;
+mod kv_choice;
 mod packed;
 mod scratch;
 mod weighed;

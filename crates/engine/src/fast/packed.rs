@@ -1,10 +1,11 @@
 //! Weights in the kernels' form.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use kernels::{Isa, MatrixSource, PackedMatrix, WeightType};
+use kernels::{Isa, KvType, MatrixSource, PackedMatrix, WeightType};
 use package::{DType, Matrix, Part, Suffix, Weights};
 
+use super::kv_choice::KvChoice;
 use crate::error::LoadError;
 use crate::ops::Load;
 use crate::rows::Norm;
@@ -25,7 +26,7 @@ pub(crate) struct PackLoad<'a> {
     progress: &'a (dyn Fn(u64, u64) + Sync),
     done_bytes: AtomicU64,
     total_bytes: u64,
-    rounded: AtomicBool,
+    kv_choice: KvChoice,
 }
 
 impl<'a> PackLoad<'a> {
@@ -36,13 +37,13 @@ impl<'a> PackLoad<'a> {
         progress: &'a (dyn Fn(u64, u64) + Sync),
     ) -> PackLoad<'a> {
         let total_bytes = weights.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
-        let (done_bytes, rounded) = (AtomicU64::new(0), AtomicBool::new(false));
-        PackLoad { weights, epsilon, isa, progress, done_bytes, total_bytes, rounded }
+        let (done_bytes, kv_choice) = (AtomicU64::new(0), KvChoice::default());
+        PackLoad { weights, epsilon, isa, progress, done_bytes, total_bytes, kv_choice }
     }
 
-    /// Whether any matrix so far was in a type with fewer bits than f32.
-    pub(crate) fn rounded(&self) -> bool {
-        self.rounded.load(Ordering::Relaxed)
+    /// The type of K/V that suits the matrices so far.
+    pub(crate) fn kv_type(&self) -> KvType {
+        self.kv_choice.kv_type()
     }
 
     /// Says that everything is done: the file may hold tensors that no model needs.
@@ -61,9 +62,7 @@ impl<'a> PackLoad<'a> {
         let bytes: u64 = matrices.iter().map(|matrix| matrix.tensor.bytes.len() as u64).sum();
         let done = self.done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         (self.progress)(done.min(self.total_bytes), self.total_bytes);
-        if packed.weight_type() != WeightType::F32 {
-            self.rounded.store(true, Ordering::Relaxed);
-        }
+        self.kv_choice.see(packed.weight_type());
         Ok(packed)
     }
 

@@ -1,10 +1,11 @@
 //! What packed weights will weigh, without packing them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use kernels::{PackedMatrix, WeightType};
+use kernels::{KvType, PackedMatrix};
 use package::{Matrix, Part, Suffix, Weights};
 
+use super::kv_choice::KvChoice;
 use super::packed::weight_type;
 use crate::error::LoadError;
 use crate::ops::Load;
@@ -14,12 +15,12 @@ use crate::rows::Norm;
 pub(crate) struct WeighLoad<'a> {
     weights: &'a Weights,
     bytes: AtomicU64,
-    rounded: AtomicBool,
+    kv_choice: KvChoice,
 }
 
 impl<'a> WeighLoad<'a> {
     pub(crate) fn new(weights: &'a Weights) -> WeighLoad<'a> {
-        WeighLoad { weights, bytes: AtomicU64::new(0), rounded: AtomicBool::new(false) }
+        WeighLoad { weights, bytes: AtomicU64::new(0), kv_choice: KvChoice::default() }
     }
 
     /// Bytes of what was loaded so far.
@@ -27,9 +28,9 @@ impl<'a> WeighLoad<'a> {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether any matrix so far was in a type with fewer bits than f32.
-    pub(crate) fn rounded(&self) -> bool {
-        self.rounded.load(Ordering::Relaxed)
+    /// The type of K/V that suits the matrices so far.
+    pub(crate) fn kv_type(&self) -> KvType {
+        self.kv_choice.kv_type()
     }
 }
 
@@ -50,9 +51,7 @@ impl Load for WeighLoad<'_> {
             let outputs = alike.iter().map(|matrix| matrix.outputs).sum();
             bytes += PackedMatrix::bytes_of(kind, outputs, alike[0].inputs);
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
-            if kind != WeightType::F32 {
-                self.rounded.store(true, Ordering::Relaxed);
-            }
+            self.kv_choice.see(kind);
         }
         Ok(())
     }

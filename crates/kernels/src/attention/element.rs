@@ -1,7 +1,7 @@
 //! What keys and values are made of.
 
 use crate::kv_store::{KvType, PAGE_TOKENS};
-use crate::quantize::bf16_bits;
+use crate::math::bf16_bits;
 use crate::simd::{LANES, Simd};
 
 /// Element types of keys and values, by their *cells*: what one load brings to each lane, and four
@@ -55,13 +55,18 @@ pub(super) trait Element: Copy {
         }
     }
 
-    /// Writes weights as cells, and returns what they are there. Safety: room for the cells of 16
-    /// numbers at `to`.
+    /// Writes weights as cells. Safety: room for the cells of 16 numbers at `to`.
     #[inline(always)]
-    unsafe fn keep<S: Simd>(s: S, weights: S::F32, to: *mut f32) -> S::F32 {
+    unsafe fn keep<S: Simd>(s: S, weights: S::F32, to: *mut f32) {
         // SAFETY: the caller's promise.
         unsafe { s.store(to, weights) };
-        weights
+    }
+
+    /// Adds the numbers of each of 16 cells of weights to its lane. Safety: 16 readable cells.
+    #[inline(always)]
+    unsafe fn add_weights<S: Simd>(s: S, cells: *const f32, sums: S::F32) -> S::F32 {
+        // SAFETY: the caller's promise.
+        s.add(sums, unsafe { s.load(cells) })
     }
 
     /// Asks for a part of a unit: of all its cache lines, once this was called for all cells of
@@ -140,6 +145,9 @@ impl Element for i8 {
     }
 }
 
+/// The cell of 1 and 1.
+const ONES: u32 = 0x3F80_3F80;
+
 /// Two bf16 numbers, the first in the low half.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -176,12 +184,7 @@ impl Element for Pair {
     }
 
     #[inline(always)]
-    unsafe fn multiply_add<S: Simd>(
-        s: S,
-        cells: S::Bytes,
-        by: *const f32,
-        sum: S::F32,
-    ) -> S::F32 {
+    unsafe fn multiply_add<S: Simd>(s: S, cells: S::Bytes, by: *const f32, sum: S::F32) -> S::F32 {
         // SAFETY: the caller's promise.
         unsafe { s.dot_bf16(sum, cells, by.cast()) }
     }
@@ -199,19 +202,15 @@ impl Element for Pair {
     }
 
     #[inline(always)]
-    unsafe fn keep<S: Simd>(s: S, weights: S::F32, to: *mut f32) -> S::F32 {
-        let mut bits = s.to_array(weights).map(bf16_bits);
-        // SAFETY: room for sixteen halves.
-        unsafe {
-            let to = to.cast::<u16>();
-            for (lane, &bits) in bits.iter().enumerate() {
-                to.add(lane).write(bits as u16);
-            }
-        }
-        for bits in &mut bits {
-            *bits <<= 16;
-        }
-        s.load_slice(&bits.map(f32::from_bits))
+    unsafe fn keep<S: Simd>(s: S, weights: S::F32, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { s.store_bf16(to.cast(), weights) };
+    }
+
+    #[inline(always)]
+    unsafe fn add_weights<S: Simd>(s: S, cells: *const f32, sums: S::F32) -> S::F32 {
+        // SAFETY: the caller's promise; `ONES` is a cell.
+        unsafe { s.dot_bf16(sums, s.load_bytes(cells.cast()), &ONES) }
     }
 
     #[inline(always)]

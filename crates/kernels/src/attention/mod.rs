@@ -21,9 +21,7 @@ use crate::simd::{Kernel, Simd, dispatch_bf16, dispatch_float};
 use crate::team::{Team, range_of};
 use element::{Element, Pair};
 use plan::{Job, Plan};
-use tile::{
-    Lanes, Partial, QUERY_STRIDE, SEGMENT_PAGES, Shape, TILE_PAGES, TILE_ROWS, Tile, Unit,
-};
+use tile::{Lanes, Partial, QUERY_STRIDE, SEGMENT_PAGES, Shape, TILE_PAGES, TILE_ROWS, Tile, Unit};
 
 /// The pages of a segment and of the tile after it.
 const UNITS: usize = SEGMENT_PAGES + TILE_PAGES;

@@ -336,14 +336,17 @@ fn weigh<S: Simd, E: Element>(
             partial.max[row] = greatest;
         }
         let max = s.splat(partial.max[row]);
+        let cells = tile.weights[row].as_mut_ptr().cast::<f32>();
         for page in 0..TILE_PAGES {
             let lanes = s.first_lanes(sees.saturating_sub(page * PAGE_TOKENS));
             let weight = exp2(s, s.sub(scores[page], max));
             let weight = s.select(lanes, weight, s.splat(0.0));
-            let cells = tile.weights[row].as_mut_ptr().cast::<f32>();
             // SAFETY: a row has cells for the numbers of `TILE_PAGES` pages.
-            let weight = unsafe { E::keep(s, weight, cells.add(page * PAGE_TOKENS / E::NUMBERS)) };
-            sums = s.add(sums, weight);
+            unsafe { E::keep(s, weight, cells.add(page * E::PAGE_CELLS)) };
+        }
+        for vector in 0..TILE_PAGES / E::NUMBERS {
+            // SAFETY: as above.
+            sums = unsafe { E::add_weights(s, cells.add(vector * 16), sums) };
         }
         tile.sums[row].store(s, sums);
     }
@@ -467,20 +470,15 @@ impl<E: Element> Values<'_, E> {
     /// # Safety
     /// The row is the tile's and sees the key, and the units are valid.
     #[inline(always)]
-    unsafe fn add_first_of<S: Simd>(
-        &self,
-        s: S,
-        shape: Shape,
-        cell: usize,
-        out: &mut [Lanes],
-    ) {
+    unsafe fn add_first_of<S: Simd>(&self, s: S, shape: Shape, cell: usize, out: &mut [Lanes]) {
         let vectors = shape.value_dims / 16;
         let (page, row_of_page) = (cell / E::PAGE_CELLS, cell % E::PAGE_CELLS);
         let out = &mut out[self.row * vectors..][..vectors];
         for (column, lanes) in out.iter_mut().enumerate() {
             // SAFETY: the caller's promise; a page's row of values has `value_dims` cells.
             let sum = unsafe {
-                let value = self.here[page].values.add(row_of_page * shape.value_dims + column * 16);
+                let value =
+                    self.here[page].values.add(row_of_page * shape.value_dims + column * 16);
                 let weight = self.tile.weights[self.row].as_ptr().cast::<f32>().add(cell);
                 E::multiply_add(s, E::load_first(s, value), weight, lanes.load(s))
             };
@@ -516,8 +514,7 @@ impl<E: Element> Values<'_, E> {
             let mut cell = self.cells.start;
             while cell < self.cells.end {
                 let values = self.here[cell / E::PAGE_CELLS].values;
-                let mut value =
-                    values.add(cell % E::PAGE_CELLS * shape.value_dims + column * 16);
+                let mut value = values.add(cell % E::PAGE_CELLS * shape.value_dims + column * 16);
                 let scales = values.cast::<u8>().add(shape.value_scales).cast::<f32>();
                 let stop = self.cells.end.min((cell / E::PAGE_CELLS + 1) * E::PAGE_CELLS);
                 while cell < stop {

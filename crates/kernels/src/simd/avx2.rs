@@ -1,7 +1,7 @@
 //! AVX2 vectors: two registers of 8 lanes; the byte dot product comes from
 //! AVX-VNNI where the processor has it.
 
-use super::vector::{LANES, Simd};
+use super::vector::{LANES, Simd, store_bf16};
 use std::arch::x86_64::*;
 
 /// Proof that the processor has AVX2, FMA and F16C, and AVX-VNNI if `VNNI`.
@@ -332,6 +332,12 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         };
         let acc = self.mul_add(high, self.splat(second), acc);
         self.mul_add(low, self.splat(first), acc)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut u16, x: F) {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { store_bf16(self, to, x) };
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! AVX-512 vectors: one register of 16 lanes.
 
-use super::vector::{LANES, Simd};
+use super::vector::{LANES, Simd, store_bf16};
 use std::arch::x86_64::*;
 
 /// Proof that the processor has AVX-512 F, BW, DQ, VL and VNNI, and BF16 if `BF16`.
@@ -281,6 +281,20 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
             let acc = _mm512_fmadd_ps(second(weights), second(x), acc);
             _mm512_fmadd_ps(first(weights), first(x), acc)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut u16, x: __m512) {
+        if BF16 {
+            // SAFETY: `self` proves the features, the caller vouches for the memory.
+            unsafe {
+                let halves = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x));
+                _mm256_storeu_si256(to.cast(), halves);
+            }
+            return;
+        }
+        // SAFETY: the caller vouches for the memory.
+        unsafe { store_bf16(self, to, x) };
     }
 
     #[inline(always)]

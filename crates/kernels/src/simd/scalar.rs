@@ -1,6 +1,6 @@
 //! Portable vectors: arrays, which the compiler maps to what it may assume.
 
-use super::vector::{LANES, Simd};
+use super::vector::{LANES, Simd, store_bf16};
 use half::f16;
 
 /// The instruction set that every machine has.
@@ -332,6 +332,12 @@ impl Simd for Scalar {
         }
         let acc = self.mul_add(high, self.splat(second), acc);
         self.mul_add(low, self.splat(first), acc)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut u16, x: Self::F32) {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { store_bf16(self, to, x) };
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! The trait that kernels are written against.
 
+use crate::math::bf16_bits;
+
 /// Lanes of a vector, on every instruction set.
 pub(crate) const LANES: usize = 16;
 
@@ -138,6 +140,11 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Safety: 4 readable bytes at `x`.
     unsafe fn dot_bf16(self, acc: Self::F32, weights: Self::Bytes, x: *const u32) -> Self::F32;
 
+    /// Rounds to bf16, ties to even. A set with an instruction for it may take numbers below
+    /// 2^-126 for zero.
+    /// Safety: 16 writable elements at `to`.
+    unsafe fn store_bf16(self, to: *mut u16, x: Self::F32);
+
     /// Asks for the cache line of an address, which need not be valid.
     fn prefetch(self, address: *const u8);
 
@@ -188,5 +195,17 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         // SAFETY: `lanes` has 16 values.
         unsafe { self.store(lanes.as_mut_ptr(), x) };
         lanes
+    }
+}
+
+/// [`Simd::store_bf16`] of a set without an instruction for it.
+///
+/// # Safety
+/// 16 writable elements at `to`.
+#[inline(always)]
+pub(super) unsafe fn store_bf16<S: Simd>(s: S, to: *mut u16, x: S::F32) {
+    for (lane, x) in s.to_array(x).into_iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(lane).write(bf16_bits(x) as u16) };
     }
 }

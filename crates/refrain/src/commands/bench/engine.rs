@@ -29,11 +29,12 @@ pub(super) fn run_once(
         // One token is the least to decode from.
         _ => [depth.clone(), tokens(1, vocabulary, 1)].concat(),
     };
-    if !depth.is_empty() {
-        submit(engine, depth, 1)?;
+    let deep = !depth.is_empty();
+    if deep {
+        submit(engine, depth, 1, true)?;
     }
     // Decoding begins when the prefill has picked the first token.
-    let (timings, computed) = submit(engine, prompt, generate as usize + 1)?;
+    let (timings, computed) = submit(engine, prompt, generate as usize + 1, deep)?;
     let (count, ms) = match generate {
         0 => (computed, timings.prefill_ms),
         count => (count as usize, timings.decode_ms),
@@ -51,15 +52,16 @@ fn decode_together(
     count: u32,
     prompts: &Prompts,
 ) -> Result<f64, Failure> {
+    let deep = prompts.depth > 0;
     for sequence in 0..sequences {
         // So that only the first repetition computes the depth.
-        submit(engine, prompts.of(sequence), 1)?;
+        submit(engine, prompts.of(sequence), 1, deep)?;
     }
     // Until the last begins, the others may each have gone on for some steps of each.
     let enough = (count + longest_start(sequences)) as usize;
     let mut others = Vec::new();
     for sequence in 1..sequences {
-        others.push(ask(engine, prompts.of(sequence), enough)?);
+        others.push(ask(engine, prompts.of(sequence), enough, deep)?);
     }
     for events in &mut others {
         match events.blocking_recv() {
@@ -69,7 +71,7 @@ fn decode_together(
             _ => return Err(Failure::new("the engine stopped")),
         }
     }
-    let (timings, _) = submit(engine, prompts.of(0), count as usize + 1)?;
+    let (timings, _) = submit(engine, prompts.of(0), count as usize + 1, deep)?;
     for events in &mut others {
         while let Ok(event) = events.try_recv() {
             if !matches!(event, Event::Delta { .. }) {
@@ -135,9 +137,16 @@ pub(super) fn mix(stream: u32, index: u32) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Asks for an answer of `max_tokens`.
-fn ask(engine: &Engine, prompt: Vec<u32>, max_tokens: usize) -> Result<Events, Failure> {
+/// Asks for an answer of `max_tokens`. Without `use_cache` the K/V of one run is written where that
+/// of the run before was, as in other engines' benchmarks and once a server's pool is full.
+fn ask(
+    engine: &Engine,
+    prompt: Vec<u32>,
+    max_tokens: usize,
+    use_cache: bool,
+) -> Result<Events, Failure> {
     let request = Request {
+        use_cache,
         max_tokens: Some(max_tokens),
         sampling: Sampling::greedy(),
         ignore_end: true,
@@ -151,8 +160,9 @@ fn submit(
     engine: &Engine,
     prompt: Vec<u32>,
     max_tokens: usize,
+    use_cache: bool,
 ) -> Result<(Timings, usize), Failure> {
-    let mut events = ask(engine, prompt, max_tokens)?;
+    let mut events = ask(engine, prompt, max_tokens, use_cache)?;
     while let Some(event) = events.blocking_recv() {
         match event {
             Event::Done { timings, tokens, .. } => return Ok((timings, tokens.input)),
