@@ -163,8 +163,8 @@ impl Worker {
         }
     }
 
-    /// Takes what arrived and reports; while there is nothing to do, prepares memory, then sleeps. `false` ends the
-    /// thread.
+    /// Takes what arrived and reports; while there is nothing to do, prepares memory, then sleeps.
+    /// `false` ends the thread.
     fn exchange(&mut self) -> bool {
         let mut inbox = self.shared.lock();
         loop {

@@ -1,7 +1,7 @@
 //! Storing keys and values of new rows.
 
+use crate::bf16::bf16_bits;
 use crate::kv_store::{KvError, KvGeometry, KvStore, KvType, PAGE_TOKENS, RowPlace, SCALED_DIMS};
-use crate::math::bf16_bits;
 use crate::quantize::quantize_block;
 use crate::rows::Strided;
 use crate::simd::{Kernel, LANES, Simd, dispatch_float};

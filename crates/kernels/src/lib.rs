@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 mod attention;
+mod bf16;
 mod disjoint;
 mod elementary;
 mod elementwise;

@@ -84,11 +84,3 @@ pub(crate) fn gelu_tanh<S: Simd>(s: S, x: S::F32) -> S::F32 {
     let twice_y = s.mul(s.mul(x, s.splat(1.595_769)), cubic);
     times_sigmoid(s, x, twice_y)
 }
-
-/// To bfloat16, ties to even; a NaN stays one.
-#[inline(always)]
-pub(crate) fn bf16_bits(x: f32) -> u32 {
-    let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
-    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
-}

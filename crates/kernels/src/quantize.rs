@@ -1,8 +1,8 @@
 //! The rows that a matmul multiplies, in the format that its weights need.
 
+use crate::bf16::bf16_bits;
 use crate::disjoint::Disjoint;
 use crate::isa::Isa;
-use crate::math::bf16_bits;
 use crate::simd::{Kernel, LANES, Simd, dispatch};
 use crate::team::{Team, range_of};
 use crate::weights::{BLOCK_INPUTS, WeightType};

@@ -132,7 +132,8 @@ proptest! {
                     let (k, v) = store.read(0, 1, head, place);
                     for ((k, v), &number) in k.iter().zip(&v).zip(numbers) {
                         let wanted = bf16::from_f32(number).to_f32();
-                        prop_assert!(k.to_bits() == wanted.to_bits() || k.is_nan() && number.is_nan());
+                        let same = k.to_bits() == wanted.to_bits();
+                        prop_assert!(same || k.is_nan() && number.is_nan());
                         prop_assert_eq!(k.to_bits(), v.to_bits());
                     }
                 }

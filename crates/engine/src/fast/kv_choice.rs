@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kernels::{KvType, WeightType};
 
 /// Sees a model's matrices, from several threads, and says how exact its K/V should be. Where
-/// weights are rounded, K and V may be: f16 keeps as many bits as any 16-bit weight has, and bf16 as
+/// weights are rounded, K and V may be: f16 keeps as many bits as any 16-bit weight has, bf16 as
 /// many as the bytes that quantized weights are multiplied with.
 #[derive(Debug, Default)]
 pub(crate) struct KvChoice {

@@ -1,7 +1,7 @@
 //! What keys and values are made of.
 
+use crate::bf16::bf16_bits;
 use crate::kv_store::{KvType, PAGE_TOKENS};
-use crate::math::bf16_bits;
 use crate::simd::{LANES, Simd};
 
 /// Element types of keys and values, by their *cells*: what one load brings to each lane, and four
@@ -84,12 +84,14 @@ macro_rules! one_number {
             s.splat(0.0)
         }
 
+        /// Safety: the trait's.
         #[inline(always)]
         unsafe fn load<S: Simd>(s: S, from: *const Self) -> S::F32 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's promise, which is the trait's.
             unsafe { $load(s, from) }
         }
 
+        /// Safety: the trait's.
         #[inline(always)]
         unsafe fn multiply_add<S: Simd>(
             s: S,

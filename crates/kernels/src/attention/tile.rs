@@ -28,8 +28,8 @@ pub(super) const QUERY_STRIDE: usize = MAX_HEAD_DIM + 16;
 pub(super) const TILE_PAGES: usize = TILE_TOKENS / PAGE_TOKENS;
 pub(super) const SEGMENT_PAGES: usize = SEGMENT_TOKENS / PAGE_TOKENS;
 
-/// One unit's memory in a page, in cells: a vector of keys for each cell of dimensions, and a row of
-/// values for each cell of the sixteen tokens.
+/// One unit's memory in a page, in cells: a vector of keys for each cell of dimensions, and a row
+/// of values for each cell of the sixteen tokens.
 #[derive(Clone, Copy)]
 pub(super) struct Unit<E> {
     pub(super) keys: *const E,
@@ -104,8 +104,8 @@ pub(super) struct Tile {
     /// Keys that each row sees, counted from position 0; zero in unused rows.
     pub(super) visible: [usize; TILE_ROWS],
     /// Cells of queries times scale and log2 e: `[TILE_ROWS][QUERY_STRIDE]`, zero in unused rows.
-    /// The fixed stride lets loops address all rows from one register; it is no power of two, so that rows
-    /// do not compete for cache sets.
+    /// The fixed stride lets loops address all rows from one register; it is no power of two, so
+    /// that rows do not compete for cache sets.
     pub(super) queries: Vec<f32>,
     /// Rows of `queries` that may not be zero.
     pub(super) used_rows: usize,

@@ -1,6 +1,6 @@
 //! The trait that kernels are written against.
 
-use crate::math::bf16_bits;
+use crate::bf16::bf16_bits;
 
 /// Lanes of a vector, on every instruction set.
 pub(crate) const LANES: usize = 16;
