@@ -26,14 +26,23 @@ macro_rules! types {
             const TYPE: WeightType = WeightType::$name;
         }
         impl Tiled for $name {
+            const WIDE_ROWS: usize = wide_rows(Layout::of(WeightType::$name));
+
             #[inline(always)]
             fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(
                 s: S,
                 part: &Part<'_>,
                 tile: &Tile,
             ) {
-                for panel in tile.panels.clone() {
-                    panel_tile::<S, $name, ROWS>(s, part, tile, panel);
+                let mut panel = tile.panels.start;
+                if S::REGISTERS >= 32 && ROWS > 1 {
+                    while panel + 2 <= tile.panels.end {
+                        panels_tile::<S, $name, ROWS, 2>(s, part, tile, panel);
+                        panel += 2;
+                    }
+                }
+                for panel in panel..tile.panels.end {
+                    panels_tile::<S, $name, ROWS, 1>(s, part, tile, panel);
                 }
             }
         }
@@ -41,9 +50,20 @@ macro_rules! types {
 }
 types!(Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K);
 
-/// The `ROWS` rows of a tile times one panel.
+/// Rows of a tile of two panels, where there are 32 registers: as many as have their sums there,
+/// and what these are made of. Two panels share each load of an activation, of which one panel
+/// would want more than there are ports for.
+const fn wide_rows(layout: Layout) -> usize {
+    match (layout.part_head, layout.minimum) {
+        (PartHead::Nothing, false) => 6,
+        (PartHead::Nothing, true) => 4,
+        _ => 5,
+    }
+}
+
+/// The `ROWS` rows of a tile times `PANELS` panels.
 #[inline(always)]
-fn panel_tile<S: Simd, T: Quantized, const ROWS: usize>(
+fn panels_tile<S: Simd, T: Quantized, const ROWS: usize, const PANELS: usize>(
     s: S,
     part: &Part<'_>,
     tile: &Tile,
@@ -57,50 +77,60 @@ fn panel_tile<S: Simd, T: Quantized, const ROWS: usize>(
     let bytes = &bytes[row * inputs..][..ROWS * inputs];
     let scales = &scales[row * blocks..][..ROWS * blocks];
     let range = |input: usize| input / (layout.parts * BLOCK_INPUTS) * layout.block_bytes();
-    let weights = part.panel_bytes(panel, 1);
-    assert_eq!(weights.len(), range(inputs));
-    let weights = &weights[range(tile.inputs.start)..range(tile.inputs.end)];
+    let weights = part.panel_bytes(panel, PANELS);
+    assert_eq!(weights.len(), PANELS * range(inputs));
     let first = tile.inputs.start / BLOCK_INPUTS;
-    let mut sums = [s.splat(0.0); ROWS];
-    for (r, sum) in sums.iter_mut().enumerate() {
-        *sum = part.begin(s, tile, row + r, panel);
+    let mut sums = [[s.splat(0.0); ROWS]; PANELS];
+    for (p, sums) in sums.iter_mut().enumerate() {
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = part.begin(s, tile, row + r, panel + p);
+        }
     }
-    for (block, weights) in weights.chunks_exact(layout.block_bytes()).enumerate() {
+    let mut at = range(tile.inputs.start);
+    for block in 0..tile.inputs.len() / (layout.parts * BLOCK_INPUTS) {
         // SAFETY: a block starts with 16 scales, then 16 minimums if the layout says so; part
         // `at` of it lies within the block, and its activations in each of the `ROWS` rows of
         // `inputs` bytes and `blocks` scales, which were sliced above.
         unsafe {
-            let scale = s.load_f16(weights.as_ptr().cast());
-            let minimum = if layout.minimum {
-                s.load_f16(weights.as_ptr().add(32).cast())
-            } else {
-                s.splat(0.0)
-            };
-            for at in 0..layout.parts {
-                let first = first + block * layout.parts + at;
-                let offset = layout.head_bytes() + at * layout.part_bytes();
+            let (mut scale, mut minimum) = ([s.splat(0.0); PANELS], [s.splat(0.0); PANELS]);
+            for p in 0..PANELS {
+                let head = weights.as_ptr().add(at + p * range(inputs));
+                scale[p] = s.load_f16(head.cast());
+                if layout.minimum {
+                    minimum[p] = s.load_f16(head.add(32).cast());
+                }
+            }
+            for index in 0..layout.parts {
+                let first = first + block * layout.parts + index;
+                let offset = layout.head_bytes() + index * layout.part_bytes();
                 let part = BlockPart {
-                    weights: weights.as_ptr().add(offset),
+                    weights: weights.as_ptr().add(at + offset),
+                    panel_bytes: range(inputs),
                     bytes: bytes.as_ptr().add(first * BLOCK_INPUTS),
                     scales: scales.as_ptr().add(first),
                     blocks,
                 };
                 if row == 0 {
-                    part.prefetch::<S, T>(s);
+                    part.prefetch::<S, T>(s, PANELS);
                 }
-                part.add::<S, T, ROWS>(s, scale, minimum, &mut sums);
+                part.add::<S, T, ROWS, PANELS>(s, scale, minimum, &mut sums);
             }
         }
+        at += layout.block_bytes();
     }
-    for (r, sum) in sums.iter().enumerate() {
-        part.end(s, tile, row + r, panel, *sum);
+    for (p, sums) in sums.iter().enumerate() {
+        for (r, sum) in sums.iter().enumerate() {
+            part.end(s, tile, row + r, panel + p, *sum);
+        }
     }
 }
 
-/// Where 32 inputs lie in a panel and in the first row of a tile.
+/// Where 32 inputs lie in some panels and in the first row of a tile.
 #[derive(Clone, Copy)]
 struct BlockPart {
     weights: *const u8,
+    /// Bytes from one panel to the next.
+    panel_bytes: usize,
     bytes: *const i8,
     scales: *const BlockScale,
     /// Blocks of a row of activations, of [`BLOCK_INPUTS`] bytes and one scale each.
@@ -108,58 +138,69 @@ struct BlockPart {
 }
 
 impl BlockPart {
-    /// Asks for weights that are needed soon, which need not exist.
+    /// Asks for weights of `panels` panels that are needed soon, which need not exist.
     #[inline(always)]
-    fn prefetch<S: Simd, T: Quantized>(self, s: S) {
-        let mut at = 0;
-        while at < const { Layout::of(T::TYPE).part_bytes() } {
-            s.prefetch(self.weights.wrapping_add(PREFETCH_BYTES + at));
-            at += 64;
+    fn prefetch<S: Simd, T: Quantized>(self, s: S, panels: usize) {
+        for panel in 0..panels {
+            let weights = self.weights.wrapping_add(panel * self.panel_bytes + PREFETCH_BYTES);
+            let mut at = 0;
+            while at < const { Layout::of(T::TYPE).part_bytes() } {
+                s.prefetch(weights.wrapping_add(at));
+                at += 64;
+            }
         }
     }
 
     /// Adds the products to the sums.
     ///
     /// # Safety
-    /// The part must exist in a panel of type `T` and in `ROWS` rows.
+    /// The part must exist in `PANELS` panels of type `T` and in `ROWS` rows.
     #[inline(always)]
-    unsafe fn add<S: Simd, T: Quantized, const ROWS: usize>(
+    unsafe fn add<S: Simd, T: Quantized, const ROWS: usize, const PANELS: usize>(
         self,
         s: S,
-        scale: S::F32,
-        minimum: S::F32,
-        sums: &mut [S::F32; ROWS],
+        scale: [S::F32; PANELS],
+        minimum: [S::F32; PANELS],
+        sums: &mut [[S::F32; ROWS]; PANELS],
     ) {
         let layout = const { Layout::of(T::TYPE) };
-        let (mut scales, mut minimum) = ([scale; 2], minimum);
+        let mut scales = [[s.splat(0.0); 2]; PANELS];
+        let mut minimum = minimum;
         // SAFETY: the caller vouches for the part, whose head is what the layout says, and for a
         // scale of each row.
         unsafe {
-            let second = self.weights.add(16);
-            match layout.part_head {
-                PartHead::Nothing => {}
-                PartHead::ScalesAndMinimums => {
-                    scales[0] = s.mul(scale, s.to_f32(s.load_u8(self.weights)));
-                    minimum = s.mul(minimum, s.to_f32(s.load_u8(second)));
-                }
-                PartHead::TwoScales => {
-                    scales[0] = s.mul(scale, s.to_f32(s.load_i8(self.weights.cast())));
-                    scales[1] = s.mul(scale, s.to_f32(s.load_i8(second.cast())));
+            for p in 0..PANELS {
+                let head = self.weights.add(p * self.panel_bytes);
+                let second = head.add(16);
+                scales[p] = [scale[p]; 2];
+                match layout.part_head {
+                    PartHead::Nothing => {}
+                    PartHead::ScalesAndMinimums => {
+                        scales[p][0] = s.mul(scale[p], s.to_f32(s.load_u8(head)));
+                        minimum[p] = s.mul(minimum[p], s.to_f32(s.load_u8(second)));
+                    }
+                    PartHead::TwoScales => {
+                        scales[p][0] = s.mul(scale[p], s.to_f32(s.load_i8(head.cast())));
+                        scales[p][1] = s.mul(scale[p], s.to_f32(s.load_i8(second.cast())));
+                    }
                 }
             }
             let halves = matches!(layout.part_head, PartHead::TwoScales);
-            let dots = self.dots::<S, T, ROWS>(s, halves);
+            let dots = self.dots::<S, T, ROWS, PANELS>(s, halves);
             for row in 0..ROWS {
                 let activation = &*self.scales.add(row * self.blocks);
                 let step = s.splat(activation.scale);
-                let of = s.mul(scales[0], step);
-                sums[row] = s.mul_add(s.to_f32(dots[row][0]), of, sums[row]);
-                if halves {
-                    let of = s.mul(scales[1], step);
-                    sums[row] = s.mul_add(s.to_f32(dots[row][1]), of, sums[row]);
-                }
-                if layout.minimum {
-                    sums[row] = s.mul_add(minimum, s.splat(activation.scaled_sum), sums[row]);
+                for p in 0..PANELS {
+                    let (sum, dots) = (&mut sums[p][row], dots[p][row]);
+                    let of = s.mul(scales[p][0], step);
+                    *sum = s.mul_add(s.to_f32(dots[0]), of, *sum);
+                    if halves {
+                        let of = s.mul(scales[p][1], step);
+                        *sum = s.mul_add(s.to_f32(dots[1]), of, *sum);
+                    }
+                    if layout.minimum {
+                        *sum = s.mul_add(minimum[p], s.splat(activation.scaled_sum), *sum);
+                    }
                 }
             }
         }
@@ -171,27 +212,26 @@ impl BlockPart {
     /// # Safety
     /// As [`add`](BlockPart::add).
     #[inline(always)]
-    unsafe fn dots<S: Simd, T: Quantized, const ROWS: usize>(
+    unsafe fn dots<S: Simd, T: Quantized, const ROWS: usize, const PANELS: usize>(
         self,
         s: S,
         halves: bool,
-    ) -> [[S::I32; 2]; ROWS] {
+    ) -> [[[S::I32; 2]; ROWS]; PANELS] {
         let layout = const { Layout::of(T::TYPE) };
-        let mut dots = [[s.splat_i32(0); 2]; ROWS];
-        for (row, [first, second]) in dots.iter_mut().enumerate() {
+        let mut dots = [[[s.splat_i32(0); 2]; ROWS]; PANELS];
+        for row in 0..ROWS {
             // SAFETY: the caller vouches for the rows.
             let activation = unsafe { &*self.scales.add(row * self.blocks) };
-            match T::TYPE {
-                WeightType::Q8_0 if S::OFFSET_W8 => {
-                    *first = s.splat_i32(activation.minus_128_sums);
-                }
-                WeightType::Q4_0 => *first = s.splat_i32(activation.minus_8_sums),
-                WeightType::Q5_0 => *first = s.splat_i32(activation.minus_16_sums),
-                WeightType::Q6_K => {
-                    *first = s.splat_i32(activation.minus_32_sums[0]);
-                    *second = s.splat_i32(activation.minus_32_sums[1]);
-                }
-                _ => {}
+            let [first, second] = match T::TYPE {
+                WeightType::Q8_0 if S::OFFSET_W8 => [activation.minus_128_sums, 0],
+                WeightType::Q4_0 => [activation.minus_8_sums, 0],
+                WeightType::Q5_0 => [activation.minus_16_sums, 0],
+                WeightType::Q6_K => activation.minus_32_sums,
+                _ => continue,
+            };
+            let (first, second) = (s.splat_i32(first), s.splat_i32(second));
+            for dots in &mut dots {
+                dots[row] = [first, second];
             }
         }
         let stride = self.blocks * BLOCK_INPUTS;
@@ -199,20 +239,27 @@ impl BlockPart {
             // SAFETY: the groups of 64 bytes follow the head of the part, and each row has 32
             // bytes for it.
             unsafe {
-                if layout.bits == 8 {
-                    let w = s.load_bytes(self.group(layout, group));
-                    for (row, [dot, _]) in dots.iter_mut().enumerate() {
-                        let x = self.bytes.add(row * stride + group * 4);
-                        *dot = s.dot_w8_i8(*dot, w, x);
+                let mut w = [[s.load_bytes(self.weights); 2]; PANELS];
+                for (p, w) in w.iter_mut().enumerate() {
+                    let of = BlockPart { weights: self.weights.add(p * self.panel_bytes), ..self };
+                    if layout.bits == 8 {
+                        w[0] = s.load_bytes(of.group(layout, group));
+                    } else {
+                        *w = of.numbers(s, layout, group);
                     }
-                    continue;
                 }
-                let [low, high] = self.numbers(s, layout, group);
                 let second = usize::from(halves);
-                for (row, dots) in dots.iter_mut().enumerate() {
+                for row in 0..ROWS {
                     let x = self.bytes.add(row * stride + group * 4);
-                    dots[0] = s.dot_u7_i8(dots[0], low, x);
-                    dots[second] = s.dot_u7_i8(dots[second], high, x.add(16));
+                    for (dots, w) in dots.iter_mut().zip(&w) {
+                        let dots = &mut dots[row];
+                        if layout.bits == 8 {
+                            dots[0] = s.dot_w8_i8(dots[0], w[0], x);
+                        } else {
+                            dots[0] = s.dot_u7_i8(dots[0], w[0], x);
+                            dots[second] = s.dot_u7_i8(dots[second], w[1], x.add(16));
+                        }
+                    }
                 }
             }
         }

@@ -80,6 +80,8 @@ impl Floating for BF16 {
 }
 
 impl<T: Floating> Tiled for T {
+    const WIDE_ROWS: usize = 8;
+
     #[inline(always)]
     fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
         let mut panel = tile.panels.start;

@@ -16,6 +16,9 @@ const GROUP_PANELS: usize = 4;
 
 /// Weights that a kernel is compiled for.
 pub(super) trait Tiled: Copy + Send + Sync {
+    /// Most rows of a tile where there are 32 registers.
+    const WIDE_ROWS: usize;
+
     /// The `ROWS` rows of a tile times its panels, `PANELS` at once if one alone has too few sums
     /// to hide the latency of each.
     fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile);
@@ -30,22 +33,24 @@ impl<T: Tiled> Kernel for OfTiles<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let part = &self.0;
-        let tiles = part.tiles(S::TILE_ROWS);
+        let wide = if S::REGISTERS >= 32 { T::WIDE_ROWS } else { 0 };
+        let most = if wide > 0 { wide } else { S::TILE_ROWS };
+        let tiles = part.tiles(most);
         for index in 0..tiles.count() {
             let tile = tiles.tile(index);
             // Larger tiles than the set has registers for are not compiled.
             match tile.rows.len() {
                 1 => T::panels::<S, 1, 4>(s, part, &tile),
                 2 => T::panels::<S, 2, 2>(s, part, &tile),
-                3 if S::TILE_ROWS >= 8 => T::panels::<S, 3, 2>(s, part, &tile),
+                3 if wide > 0 => T::panels::<S, 3, 2>(s, part, &tile),
                 3 => T::panels::<S, 3, 1>(s, part, &tile),
-                4 if S::TILE_ROWS >= 8 => T::panels::<S, 4, 2>(s, part, &tile),
+                4 if wide > 0 => T::panels::<S, 4, 2>(s, part, &tile),
                 4 => T::panels::<S, 4, 1>(s, part, &tile),
-                5 if S::TILE_ROWS >= 8 => T::panels::<S, 5, 2>(s, part, &tile),
-                6 if S::TILE_ROWS >= 8 => T::panels::<S, 6, 2>(s, part, &tile),
-                7 if S::TILE_ROWS >= 8 => T::panels::<S, 7, 2>(s, part, &tile),
-                8 if S::TILE_ROWS >= 8 => T::panels::<S, 8, 2>(s, part, &tile),
-                _ => unreachable!("a tile has 1 to {} rows", S::TILE_ROWS),
+                5 if wide >= 5 => T::panels::<S, 5, 2>(s, part, &tile),
+                6 if wide >= 6 => T::panels::<S, 6, 2>(s, part, &tile),
+                7 if wide >= 7 => T::panels::<S, 7, 2>(s, part, &tile),
+                8 if wide >= 8 => T::panels::<S, 8, 2>(s, part, &tile),
+                _ => unreachable!("a tile has 1 to {most} rows"),
             }
         }
     }

@@ -13,6 +13,8 @@ const PREFETCH_BYTES: usize = 2048;
 pub(super) struct F16;
 
 impl Tiled for F16 {
+    const WIDE_ROWS: usize = 8;
+
     #[inline(always)]
     fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
         let mut panel = tile.panels.start;
