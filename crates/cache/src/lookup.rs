@@ -47,6 +47,22 @@ impl<P: Copy + Eq> PromptCache<P> {
         Held { pages: full.filter_map(|&id| self.tree.page(id)).collect(), tokens: reusable }
     }
 
+    /// What is held after exactly `tokens`, up to `tokens_max` tokens of the most recently used
+    /// branch; empty if they are not all held. Nothing counts as used.
+    pub fn continuation(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        tokens_max: usize,
+    ) -> Vec<u32> {
+        let Some(root) = self.tree.root(namespace) else { return Vec::new() };
+        let held = self.tree.descend(root, tokens, Kind::Held);
+        match held.newest.filter(|_| held.tokens() == tokens.len()) {
+            Some(branch) => self.tree.continuation(branch, held.inside, tokens_max),
+            None => Vec::new(),
+        }
+    }
+
     /// Finds the longest held prefix of `tokens` in the caller's namespace, at most
     /// `tokens.len() - 1` tokens, and pins its pages until [`unpin`](Self::unpin). What matched
     /// becomes the most recently used, by `request`; of a page that matched only in part, the

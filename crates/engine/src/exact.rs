@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::exact_run::{self, ANSWER_TOKENS, Condition, Difference, Observed, Prompt};
 use crate::fault::Fault;
+use crate::guessing::Speculation;
 use crate::model::Model;
 use crate::options::{EngineOptions, StartError};
 
@@ -101,6 +102,8 @@ pub struct Cell {
     pub neighbours_beside: usize,
     /// Whether requests were preempted at random steps, and went on later.
     pub preempted: bool,
+    /// Whether tokens were guessed in every step, right ones and wrong ones.
+    pub speculation: bool,
     /// Requests compared.
     pub requests: usize,
     /// Rows of logits compared.
@@ -117,6 +120,10 @@ pub struct Cell {
     pub neighbours_served: usize,
     /// How often a compared request really gave its pages up and went on.
     pub preemptions: usize,
+    /// Guessed tokens that were really computed.
+    pub proposed: usize,
+    /// Of these, tokens that were drawn.
+    pub accepted: usize,
     /// Whether the bits were equal under the condition.
     pub outcome: Outcome,
 }
@@ -250,8 +257,17 @@ impl Part {
         for &chunk in &options.chunks {
             for cached in [false, true] {
                 for neighbours in NEIGHBOURS {
-                    for preempted in [false, true] {
-                        let condition = Condition { threads, chunk, cached, neighbours, preempted };
+                    for (preempted, speculation) in
+                        [(false, false), (true, false), (false, true), (true, true)]
+                    {
+                        let condition = Condition {
+                            threads,
+                            chunk,
+                            cached,
+                            neighbours,
+                            preempted,
+                            speculation,
+                        };
                         conditions.extend(Some(condition).filter(|it| self.runs(it)));
                     }
                 }
@@ -261,9 +277,14 @@ impl Part {
     }
 
     fn runs(self, condition: &Condition) -> bool {
-        let Condition { chunk, neighbours, preempted, .. } = *condition;
+        let Condition { chunk, neighbours, preempted, speculation, .. } = *condition;
         let company = NEIGHBOURS_USUAL.contains(&neighbours);
         match self {
+            // Where answers are held, some guesses are right; the others are wrong everywhere.
+            Part::All | Part::Some if speculation => {
+                chunk == CHUNK_USUAL && condition.cached && neighbours == 7
+            }
+            Part::Few if speculation => false,
             Part::All if preempted => company && chunk == CHUNK_USUAL,
             Part::All => company || chunk == CHUNK_USUAL,
             Part::Some if preempted => neighbours == 7 && chunk == CHUNK_USUAL,
@@ -299,7 +320,12 @@ impl Check<'_> {
             kv_type: self.kv_type,
             ..EngineOptions::default()
         };
-        let scheduler = options.resolve(self.package, model)?.scheduler(self.package)?;
+        let mut plan = options.resolve(self.package, model)?;
+        plan.limits.speculation = match condition.speculation {
+            true => Speculation::Forced,
+            false => Speculation::Off,
+        };
+        let scheduler = plan.scheduler(self.package)?;
         let mut stepped = || progress(ExactProgress::Step);
         Ok(exact_run::run(scheduler, model, &self.prompts, condition, &mut stepped))
     }
@@ -311,7 +337,7 @@ impl Check<'_> {
         progress: &mut dyn FnMut(ExactProgress<'_>),
     ) -> Result<Vec<Observed>, StartError> {
         let (chunk, cached) = (None, false);
-        let plain = Condition { threads: 1, chunk, cached, neighbours: 0, preempted: false };
+        let plain = Condition { threads: 1, chunk, cached, ..Condition::default() };
         Ok(self.run(model, plain, progress)?.observed)
     }
 
@@ -341,6 +367,7 @@ impl Check<'_> {
             neighbours: condition.neighbours > 0,
             neighbours_beside: condition.neighbours,
             preempted: condition.preempted,
+            speculation: condition.speculation,
             requests: run.observed.len(),
             rows: run.observed.iter().map(|observed| observed.logits.len()).sum(),
             reused_tokens: run.reused_tokens,
@@ -349,6 +376,8 @@ impl Check<'_> {
             neighbours_at_once: run.neighbours_at_once,
             neighbours_served: run.neighbours_served,
             preemptions: run.preemptions,
+            proposed: run.proposed,
+            accepted: run.accepted,
             outcome,
         })
     }
@@ -364,7 +393,8 @@ impl Check<'_> {
         model.set_fault(Some(Fault::BatchDependent));
         broken.reference = broken.reference(model, progress)?;
         let (chunk, cached) = (Some(7), false);
-        let condition = Condition { threads: 1, chunk, cached, neighbours: 2, preempted: false };
+        let plain = Condition::default();
+        let condition = Condition { threads: 1, chunk, cached, neighbours: 2, ..plain };
         let cell = broken.cell(model, condition, progress)?;
         model.set_fault(None);
         let caught = matches!(cell.outcome, Outcome::Different(_));

@@ -18,7 +18,7 @@ const PREEMPTIONS_MAX: usize = 3;
 const PREEMPTION_PROBABILITY: f64 = 0.3;
 
 /// Under what prompts are run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Condition {
     pub(crate) threads: usize,
     pub(crate) chunk: Option<usize>,
@@ -26,6 +26,8 @@ pub(crate) struct Condition {
     /// Requests that run beside at any time.
     pub(crate) neighbours: usize,
     pub(crate) preempted: bool,
+    /// Whether tokens are guessed in every step.
+    pub(crate) speculation: bool,
 }
 
 /// A prompt and how its answer is drawn.
@@ -50,6 +52,8 @@ pub(crate) struct Observed {
     shared_steps: usize,
     neighbours_at_once: usize,
     preemptions: usize,
+    proposed: usize,
+    accepted: usize,
 }
 
 /// What was seen of a cell.
@@ -62,6 +66,8 @@ pub(crate) struct Run {
     pub(crate) neighbours_at_once: usize,
     pub(crate) neighbours_served: usize,
     pub(crate) preemptions: usize,
+    pub(crate) proposed: usize,
+    pub(crate) accepted: usize,
     /// What should have occurred and did not.
     pub(crate) missed: Option<String>,
     pub(crate) failed: Option<String>,
@@ -135,6 +141,11 @@ pub(crate) fn run(
         run.shared_steps += observed.shared_steps;
         run.neighbours_at_once = run.neighbours_at_once.max(observed.neighbours_at_once);
         run.preemptions += observed.preemptions;
+        run.proposed += observed.proposed;
+        run.accepted += observed.accepted;
+    }
+    if condition.speculation && condition.cached && run.accepted == 0 {
+        run.missed.get_or_insert("no guess was right".to_string());
     }
     run
 }
@@ -169,7 +180,7 @@ impl CellRun<'_> {
         let Some(observed) = self.request(index, prompt) else { return };
         let length = prompt.tokens.len();
         let computed = length - observed.reused_tokens;
-        let Condition { chunk, neighbours, preempted, .. } = self.condition;
+        let Condition { chunk, neighbours, preempted, speculation, .. } = self.condition;
         // Neighbours take some of the rows, and what is preempted is computed again.
         let chunks = chunk.map_or(1, |chunk| computed.div_ceil(chunk));
         let (seen, alone) = (observed.chunks, neighbours == 0 && !preempted);
@@ -183,6 +194,9 @@ impl CellRun<'_> {
             Some(format!("{shared} steps computed a neighbour's rows too"))
         } else if preempted != (observed.preemptions > 0) {
             Some(format!("it was preempted {} times", observed.preemptions))
+        } else if speculation != (observed.proposed > observed.accepted) {
+            let Observed { proposed, accepted, .. } = observed;
+            Some(format!("{proposed} tokens were guessed, {accepted} of them rightly"))
         } else {
             None
         };
@@ -224,7 +238,9 @@ impl CellRun<'_> {
     /// Whether the request is to be preempted before a step: now and then, and once at least.
     fn preempts(&self, observed: &Observed, step: usize) -> bool {
         let may = self.condition.preempted && observed.preemptions < PREEMPTIONS_MAX;
-        let last_chance = observed.preemptions == 0 && observed.logits.len() + 1 == ANSWER_TOKENS;
+        // With guesses, the next step may be the last.
+        let late = if self.condition.speculation { 1 } else { ANSWER_TOKENS - 1 };
+        let last_chance = observed.preemptions == 0 && observed.logits.len() >= late;
         let draw = random::uniform(2, observed.prompt, step);
         may && (last_chance || draw < PREEMPTION_PROBABILITY)
     }
@@ -292,8 +308,9 @@ impl Observed {
                         self.logprobs.extend(token.top.iter().map(|top| top.1));
                     }
                 }
-                Event::Done { verdict, .. } => {
+                Event::Done { verdict, tokens, .. } => {
                     self.reused_tokens = verdict.reused_tokens;
+                    (self.proposed, self.accepted) = (tokens.proposed, tokens.accepted);
                     return Some(Ok(()));
                 }
                 Event::Failed(error) => return Some(Err(error.to_string())),

@@ -9,6 +9,7 @@ use package::Package;
 use serde::Serialize;
 
 use crate::error::LoadError;
+use crate::guessing::Speculation;
 use crate::kv_memory::KvMemory;
 use crate::kv_pool::KvPool;
 use crate::machine::Machine;
@@ -67,6 +68,9 @@ pub struct EngineOptions {
     pub answer_tokens: Option<usize>,
     /// Whether prefixes are kept and reused. If not, verdicts say `disabled_by_request`.
     pub prompt_cache: bool,
+    /// Whether an answer's next tokens are guessed from what it may copy, and computed in one step
+    /// where that pays. Answers are the same without.
+    pub speculation: bool,
 }
 
 impl Default for EngineOptions {
@@ -84,6 +88,7 @@ impl Default for EngineOptions {
             step_budget: None,
             answer_tokens: None,
             prompt_cache: true,
+            speculation: true,
         }
     }
 }
@@ -131,6 +136,8 @@ pub struct EngineInfo {
     pub answer_tokens: usize,
     /// Whether prefixes are kept and reused.
     pub prompt_cache: bool,
+    /// Whether an answer's next tokens are guessed.
+    pub speculation: bool,
 }
 
 /// Why an engine did not start.
@@ -226,6 +233,7 @@ impl EngineOptions {
             step_budget_ms: self.step_budget.map(|budget| budget.as_secs_f64() * 1e3),
             answer_tokens: positive("answer tokens", or(self.answer_tokens, ANSWER_TOKENS))?,
             prompt_cache: self.prompt_cache,
+            speculation: self.speculation,
         };
         let request = RequestLimits {
             context: info.context,
@@ -241,6 +249,10 @@ impl EngineOptions {
             chunk_tokens: info.chunk_tokens,
             step_budget: self.step_budget,
             prompt_cache: info.prompt_cache,
+            speculation: match info.speculation {
+                true => Speculation::Adaptive,
+                false => Speculation::Off,
+            },
         };
         Ok(Plan { limits, info, geometry })
     }

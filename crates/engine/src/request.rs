@@ -269,6 +269,10 @@ pub struct TokenCounts {
     pub cached_input: usize,
     /// Tokens drawn over all choices, the hidden end tokens included.
     pub output: usize,
+    /// Tokens that were guessed and computed before they were drawn, or not.
+    pub proposed: usize,
+    /// Of these, tokens that were drawn, and so came without a step of their own.
+    pub accepted: usize,
 }
 
 /// Why a running request failed. The engine itself goes on.

@@ -1,10 +1,12 @@
 //! Room for a sequence that wants to be computed: whether there is, and how it takes it.
 
-use cache::{PAGE_TOKENS, Timestamp};
+use cache::{PAGE_TOKENS, Timestamp, Verdict};
 use kernels::PageId;
+use package::Tokenizer;
 
 use crate::kv_memory::{By, KvMemory};
-use crate::running::Running;
+use crate::request::Request;
+use crate::running::{Prefix, Running};
 use crate::sequence::{OutOfPages, Sequence};
 use crate::shared_prefix::{Candidate, shared_pages};
 
@@ -61,6 +63,28 @@ fn sibling_pages(running: &Running) -> Vec<PageId> {
     };
     let open = running.open_choices().map(|(_, choice)| computed(&choice.sequence));
     open.max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// What a request can reuse, and why it is no more.
+pub(crate) fn find_prefix(
+    request: &Request,
+    memory: &mut KvMemory,
+    tokenizer: &Tokenizer,
+    prompt_cache: bool,
+    now: Timestamp,
+) -> Prefix {
+    let tokens = request.prompt.len();
+    let none = |verdict| Prefix { pages: Vec::new(), reused: 0, verdict, pin: None };
+    if !request.use_cache || !prompt_cache {
+        return none(Verdict::disabled_by_request(tokens));
+    }
+    if request.prompt_logprobs.is_some() {
+        return none(Verdict::rows_requested(tokens));
+    }
+    let hit = memory.lookup(&request.namespace, &request.prompt, &request.id, now);
+    let mut verdict = hit.verdict;
+    doctor::complete(&mut verdict, tokenizer, request.prompt_map.as_ref());
+    Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin) }
 }
 
 /// Lets an answer that was preempted go on: from what another answer of its request holds, and

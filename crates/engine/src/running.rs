@@ -14,6 +14,7 @@ use crate::request::{
 };
 use crate::sampler::ChoiceState;
 use crate::sequence::Sequence;
+use crate::speculation::Guesses;
 
 /// A request that waits for its turn.
 pub(crate) struct Waiting {
@@ -57,6 +58,9 @@ pub(crate) struct Running {
     pub(crate) clock: Clock,
     /// Of all draws, the caller's or a fresh one.
     pub(crate) seed: u64,
+    /// Tokens that were guessed and computed, and those of them that were drawn.
+    pub(crate) proposed: usize,
+    pub(crate) accepted: usize,
     /// Nothing more is to be done for it.
     pub(crate) ended: bool,
 }
@@ -66,6 +70,7 @@ pub(crate) struct Choice {
     pub(crate) sequence: Sequence,
     pub(crate) output: OutputText,
     pub(crate) state: ChoiceState,
+    pub(crate) guesses: Guesses,
     /// Tokens drawn, the hidden last one included.
     pub(crate) drawn: usize,
     pub(crate) finished: Option<FinishReason>,
@@ -124,6 +129,33 @@ impl Running {
         choices.filter(|(_, choice)| choice.finished.is_none() && !self.ended)
     }
 
+    /// A new answer over `sequence`, the request's number `index`.
+    pub(crate) fn choice(&self, index: usize, sequence: Sequence, vocab: usize) -> Choice {
+        let Running { request, seed, .. } = self;
+        Choice {
+            sequence,
+            output: OutputText::new(&request.stop),
+            state: ChoiceState::new(&request.sampling, *seed, index, &request.prompt, vocab),
+            guesses: Guesses::default(),
+            drawn: 0,
+            finished: None,
+        }
+    }
+
+    /// Whether the row of a token guessed at `position` is the next to draw from: the token was
+    /// drawn there. Takes note that it is computed.
+    pub(crate) fn accept(&mut self, choice: usize, position: usize, guessed: u32) -> bool {
+        let Choice { sequence, finished, .. } = &mut self.choices[choice];
+        let open = !self.ended && finished.is_none();
+        let next = open && sequence.computed() == position;
+        let accepted = next && sequence.tokens()[position..] == [guessed];
+        if accepted {
+            sequence.advance(1);
+            self.accepted += 1;
+        }
+        accepted
+    }
+
     /// Takes note of a request that waits for what this one computes, with so many tokens left.
     pub(crate) fn want(&mut self, priority: i32, left: usize) {
         let (most, least) = self.wanted.unwrap_or((priority, left));
@@ -159,6 +191,8 @@ impl Running {
             input: self.verdict.computed_tokens,
             cached_input: self.verdict.reused_tokens,
             output: self.choices.iter().map(|choice| choice.drawn).sum(),
+            proposed: self.proposed,
+            accepted: self.accepted,
         };
         let timings = Timings { lost_ms, ..self.clock.timings(self.looked_up) };
         Event::Done { verdict: self.verdict.clone(), timings, tokens }

@@ -11,29 +11,27 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use cache::{Namespace, Timestamp, Verdict};
+use cache::{Namespace, Timestamp};
 use package::Package;
 use tokio::sync::mpsc::Sender;
 
 use crate::admission::{self, Load};
 use crate::drain::DrainRate;
+use crate::guessing::{Guessing, Speculation};
 use crate::kv_memory::{By, KvMemory};
 use crate::model::Model;
-use crate::output::OutputText;
 use crate::prefill_order::{self, Prompt};
 use crate::random;
 use crate::rank::Rank;
-use crate::request::{
-    EngineError, Event, FinishReason, Request, RequestLimits, TokenInfo, TokenLogprobs,
-};
+use crate::request::{EngineError, Event, FinishReason, RequestLimits, TokenInfo, TokenLogprobs};
 use crate::room::{self, Outlook};
-use crate::running::{Choice, Clock, Prefix, Running, Waiting};
-use crate::sampler::{ChoiceState, LogSoftmax, Sampler, are_numbers};
+use crate::running::{Choice, Clock, Running, Waiting};
+use crate::sampler::{LogSoftmax, Sampler, are_numbers};
 use crate::sequence::{OutOfPages, Sequence};
 use crate::shared_prefix::Candidate;
 use crate::stats::EngineStats;
 use crate::step::{self, Observer, Part, Seen};
-use crate::step_budget::{StepBudget, StepRows};
+use crate::step_budget::StepBudget;
 use crate::verdict::PrefillRate;
 
 /// What the scheduler keeps to.
@@ -50,6 +48,7 @@ pub(crate) struct Limits {
     pub(crate) step_budget: Option<Duration>,
     /// Whether prefixes are kept at all.
     pub(crate) prompt_cache: bool,
+    pub(crate) speculation: Speculation,
 }
 
 /// All requests that wait or run, and the memory they share.
@@ -65,6 +64,7 @@ pub(crate) struct Scheduler {
     /// Requests that ever came.
     arrived: u64,
     budget: StepBudget,
+    guessing: Guessing,
     rate: PrefillRate,
     drain: DrainRate,
     stats: EngineStats,
@@ -84,6 +84,7 @@ impl Scheduler {
             closing: Vec::new(),
             arrived: 0,
             budget: StepBudget::new(limits.step_budget, limits.chunk_tokens),
+            guessing: Guessing::new(limits.speculation),
             rate: PrefillRate::default(),
             drain: DrainRate::default(),
             stats: EngineStats::default(),
@@ -138,7 +139,8 @@ impl Scheduler {
         self.drop_cancelled();
         self.admit();
         let plan = self.plan();
-        let plan = self.make_room(plan);
+        let mut plan = self.make_room(plan);
+        self.guess(&mut plan);
         if !plan.is_empty() {
             self.stats.steps += 1;
             self.run(model, &plan, observer);
@@ -282,7 +284,8 @@ impl Scheduler {
     fn start(&mut self, waiting: Waiting) {
         let Waiting { request, events, submitted, rank, held_before } = waiting;
         let admitted = Instant::now();
-        let prefix = self.find_prefix(&request);
+        let (tokenizer, cached) = (&self.package.tokenizer, self.limits.prompt_cache);
+        let prefix = room::find_prefix(&request, &mut self.memory, tokenizer, cached, self.now);
         let by = By { request: &request.id, now: self.now };
         let mut sequence = Sequence::new(request.prompt.clone());
         let (pages, reused) = (&prefix.pages, prefix.reused);
@@ -312,39 +315,13 @@ impl Scheduler {
             clock: Clock::new(submitted, admitted),
             ended: false,
             seed,
+            proposed: 0,
+            accepted: 0,
             request,
             events,
         };
-        running.choices.push(self.choice(&running, 0, sequence));
+        running.choices.push(running.choice(0, sequence, self.limits.request.vocab));
         self.running.push(running);
-    }
-
-    fn find_prefix(&mut self, request: &Request) -> Prefix {
-        let tokens = request.prompt.len();
-        let none = |verdict| Prefix { pages: Vec::new(), reused: 0, verdict, pin: None };
-        if !request.use_cache || !self.limits.prompt_cache {
-            return none(Verdict::disabled_by_request(tokens));
-        }
-        if request.prompt_logprobs.is_some() {
-            return none(Verdict::rows_requested(tokens));
-        }
-        let hit = self.memory.lookup(&request.namespace, &request.prompt, &request.id, self.now);
-        let mut verdict = hit.verdict;
-        let map = request.prompt_map.as_ref();
-        doctor::complete(&mut verdict, &self.package.tokenizer, map);
-        Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin) }
-    }
-
-    fn choice(&self, running: &Running, index: usize, sequence: Sequence) -> Choice {
-        let Running { request, seed, .. } = running;
-        let vocab = self.limits.request.vocab;
-        Choice {
-            sequence,
-            output: OutputText::new(&request.stop),
-            state: ChoiceState::new(&request.sampling, *seed, index, &request.prompt, vocab),
-            drawn: 0,
-            finished: None,
-        }
     }
 
     // Plan.
@@ -406,6 +383,15 @@ impl Scheduler {
         let by = By { request: &request.id, now: self.now };
         let sequence = &mut choices[part.choice].sequence;
         sequence.make_room(part.positions.len(), &mut self.memory, by)
+    }
+
+    fn guess(&mut self, plan: &mut [Part]) {
+        let memory = (&mut self.memory, self.limits.prompt_cache);
+        self.guessing.guess(plan, &mut self.running, memory, self.now);
+        for part in plan {
+            self.running[part.running].proposed += part.guessed.len();
+            self.stats.proposed_tokens += part.guessed.len() as u64;
+        }
     }
 
     /// Preempts the last in rank. If that is the only one, nothing but the prompt cache can stand
@@ -487,18 +473,15 @@ impl Scheduler {
     }
 
     fn note_time(&mut self, plan: &[Part], took: Duration) {
-        let mut rows = StepRows::default();
-        for part in plan {
-            if part.prefill {
-                rows.prompt += part.positions.len();
-                rows.prompt_depths += part.positions.clone().sum::<usize>();
-            } else {
-                rows.decoded += 1;
-            }
-        }
-        self.budget.note(rows, took);
+        let (rows, all) = (step::rows(plan), plan.iter().map(Part::rows).sum());
         if rows.prompt > 0 {
-            self.rate.note(rows.decoded + rows.prompt, took);
+            self.rate.note(all, took);
+        } else {
+            self.guessing.note(all, took);
+        }
+        // A step with guesses is not an ordinary one.
+        if all == rows.decoded + rows.prompt {
+            self.budget.note(rows, took);
         }
     }
 
@@ -516,6 +499,23 @@ impl Scheduler {
             for (position, row) in part.logits.clone().zip(&mut rows) {
                 self.take_row(part, position, row, observer);
             }
+            let guessed = part.guessed.iter().zip(part.positions.end..);
+            for ((&token, position), row) in guessed.zip(&mut rows) {
+                if self.running[part.running].accept(part.choice, position, token) {
+                    self.stats.accepted_tokens += 1;
+                    self.take_row(part, position, row, observer);
+                }
+            }
+            self.learn(part);
+        }
+    }
+
+    /// Compares what was guessed with what was drawn, and gives back what wrong guesses took.
+    fn learn(&mut self, part: &Part) {
+        let Choice { sequence, guesses, .. } = &mut self.running[part.running].choices[part.choice];
+        guesses.learn(sequence.tokens().get(part.positions.end..).unwrap_or(&[]));
+        if !part.guessed.is_empty() {
+            sequence.trim(&mut self.memory);
         }
     }
 
@@ -561,7 +561,7 @@ impl Scheduler {
             let running = &self.running[index];
             let by = By { request: &running.request.id, now: self.now };
             let fork = running.choices[0].sequence.fork(&mut self.memory, by);
-            let choice = self.choice(running, choice, fork);
+            let choice = running.choice(choice, fork, self.limits.request.vocab);
             self.running[index].choices.push(choice);
         }
     }

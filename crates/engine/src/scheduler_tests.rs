@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use cache::Namespace;
+use cache::{Namespace, Verdict};
 use kernels::{PageId, Team};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -41,6 +41,7 @@ fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
         max_running: Some(6),
         // As fast as this machine is or not, the same steps.
         step_budget: Some(Duration::MAX),
+        speculation: false,
         ..EngineOptions::default()
     };
     options.resolve(&package(), model).unwrap().scheduler(&package()).unwrap()
@@ -184,9 +185,10 @@ struct World {
 }
 
 impl World {
-    fn new(chunk_tokens: usize) -> Self {
+    fn new(chunk_tokens: usize, speculation: Speculation) -> Self {
         let model = model();
         let mut scheduler = scheduler(&model, PAGES + STARVED_MAX, chunk_tokens);
+        scheduler.guessing = Guessing::new(speculation);
         // Whatever is accepted can run also while pages are taken away.
         scheduler.limits.request.pages = PAGES;
         World { model, scheduler, open: Vec::new(), starved: Vec::new(), finished: 0 }
@@ -281,8 +283,11 @@ proptest! {
     fn no_page_is_lost_and_every_answer_is_its_solo_answer(
         operations in prop::collection::vec(any_operation(), 1..200),
         chunk_tokens in 1usize..40,
+        speculation in prop::sample::select(
+            vec![Speculation::Off, Speculation::Adaptive, Speculation::Forced],
+        ),
     ) {
-        let mut world = World::new(chunk_tokens);
+        let mut world = World::new(chunk_tokens, speculation);
         operations.into_iter().for_each(|operation| world.apply(operation));
         world.finish();
     }
@@ -290,7 +295,7 @@ proptest! {
 
 #[test]
 fn ten_thousand_operations_leave_nothing_behind() {
-    let mut world = World::new(16);
+    let mut world = World::new(16, Speculation::Forced);
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for number in 0..10_000 {
         let operation = any_operation().new_tree(&mut runner).unwrap().current();
@@ -307,6 +312,36 @@ fn ten_thousand_operations_leave_nothing_behind() {
     let stats = world.scheduler.stats();
     println!("{} requests finished, {stats:?}", world.finished);
     assert!(world.finished > 1000 && stats.preemptions > 100 && stats.shared_prefix_tokens > 100);
+    assert!(stats.accepted_tokens > 1000 && stats.proposed_tokens > 2 * stats.accepted_tokens);
+}
+
+#[test]
+fn a_held_answer_is_guessed_for_its_own_caller_alone() {
+    let mut model = model();
+    let mut scheduler = scheduler(&model, 60, 64);
+    scheduler.guessing = Guessing::new(Speculation::Forced);
+    let sampling = Sampling { seed: Some(9), ..Sampling::default() };
+    let first = Request { sampling, ..going("one", (0..30).map(|i| i * 7).collect(), 41) };
+    let other = Request { namespace: Namespace::from_salt("other"), ..first.clone() };
+    let uncached = Request { use_cache: false, ..first.clone() };
+    let alone = run_alone(&mut model, &first);
+    let mut right = Vec::new();
+    for request in [first.clone(), first, other, uncached] {
+        let before = scheduler.stats();
+        let mut events = submit(&mut scheduler, request);
+        while !scheduler.is_idle() {
+            scheduler.step(&mut model, &mut |_| {});
+            scheduler.audit(&[]);
+        }
+        let after = scheduler.stats();
+        let accepted = after.accepted_tokens - before.accepted_tokens;
+        // The first token comes of the prompt's step, and a page holds no more than was computed.
+        assert_eq!(after.steps - before.steps, 41 - accepted);
+        assert!(after.proposed_tokens - before.proposed_tokens > accepted);
+        assert_eq!(answer(&mut events, 1), alone);
+        right.push(accepted);
+    }
+    assert!(right[1] > 20 && right[0] < 10 && right[2] < 10 && right[3] < 10, "{right:?}");
 }
 
 #[test]

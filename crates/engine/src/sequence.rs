@@ -129,6 +129,13 @@ impl Sequence {
         (self.tokens.len() / PAGE_TOKENS + 1).saturating_sub(self.pages.len())
     }
 
+    /// Gives back pages beyond those that hold computed rows.
+    pub(crate) fn trim(&mut self, memory: &mut KvMemory) {
+        let needed = self.computed.div_ceil(PAGE_TOKENS).min(self.pages.len());
+        memory.release(&self.pages[needed..]);
+        self.pages.truncate(needed);
+    }
+
     /// Gives all pages back. The tokens stay, to be attached again or not.
     pub(crate) fn release(&mut self, memory: &mut KvMemory) {
         memory.release(&self.pages);

@@ -52,6 +52,10 @@ pub struct EngineStats {
     pub reused_tokens: u64,
     /// Tokens drawn.
     pub output_tokens: u64,
+    /// Tokens that were guessed and computed before they were drawn, or not.
+    pub proposed_tokens: u64,
+    /// Of these, tokens that were drawn, and so came without a step of their own.
+    pub accepted_tokens: u64,
     /// Time in which the engine computed for each request that ended, in seconds: the
     /// inverse of its throughput while busy. A mean in which the last twenty or so requests
     /// weigh most; `None` before the first.

@@ -8,6 +8,7 @@ use kernels::KvStore;
 use crate::model::{Batch, Model};
 use crate::request::EngineError;
 use crate::running::Running;
+use crate::step_budget::StepRows;
 use crate::taps::NoTaps;
 
 /// Part of a step: successive rows of one choice.
@@ -21,6 +22,8 @@ pub(crate) struct Part {
     pub(crate) logits: Range<usize>,
     /// Whether tokens are computed that were not just drawn.
     pub(crate) prefill: bool,
+    /// Tokens that may come after `positions`; the logits of their rows are wanted too.
+    pub(crate) guessed: Vec<u32>,
 }
 
 impl Part {
@@ -37,8 +40,28 @@ impl Part {
             end..end
         };
         let prefill = sequence.pending() > 1;
-        Part { running: index, choice, positions: start..end, logits, prefill }
+        let guessed = Vec::new();
+        Part { running: index, choice, positions: start..end, logits, prefill, guessed }
     }
+
+    /// All its rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.positions.len() + self.guessed.len()
+    }
+}
+
+/// The rows of a step without those of guesses.
+pub(crate) fn rows(plan: &[Part]) -> StepRows {
+    let mut rows = StepRows::default();
+    for part in plan {
+        if part.prefill {
+            rows.prompt += part.positions.len();
+            rows.prompt_depths += part.positions.clone().sum::<usize>();
+        } else {
+            rows.decoded += 1;
+        }
+    }
+    rows
 }
 
 /// What an observer is shown of a step.
@@ -60,7 +83,10 @@ pub(crate) type Observer<'o> = dyn FnMut(Seen<'_>) + 'o;
 
 /// Shows the observer what is about to be computed.
 pub(crate) fn show(plan: &[Part], running: &[Running], observer: &mut Observer<'_>) {
-    let rows = |part: &Part| (&running[part.running].request.id, part.positions.clone());
+    let rows = |part: &Part| {
+        let start = part.positions.start;
+        (&running[part.running].request.id, start..start + part.rows())
+    };
     let rows: Vec<Rows<'_>> =
         plan.iter().map(rows).map(|(request, positions)| Rows { request, positions }).collect();
     observer(Seen::Step(&rows));
@@ -74,7 +100,7 @@ pub(crate) fn forward<'m>(
     running: &[Running],
     plan: &[Part],
 ) -> Result<&'m [f32], EngineError> {
-    let rows = plan.iter().map(|part| part.positions.len()).sum();
+    let rows = plan.iter().map(Part::rows).sum();
     let mut tokens = Vec::with_capacity(rows);
     let mut places = Vec::with_capacity(rows);
     let mut logit_rows = Vec::with_capacity(plan.len());
@@ -85,6 +111,11 @@ pub(crate) fn forward<'m>(
                 logit_rows.push(tokens.len());
             }
             tokens.push(sequence.tokens()[position]);
+            places.push(sequence.place(position));
+        }
+        for (&guessed, position) in part.guessed.iter().zip(part.positions.end..) {
+            logit_rows.push(tokens.len());
+            tokens.push(guessed);
             places.push(sequence.place(position));
         }
     }

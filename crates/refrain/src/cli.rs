@@ -202,6 +202,13 @@ pub(crate) struct ServeArguments {
     /// Do not keep prefixes for later requests
     #[arg(long)]
     pub(crate) no_prompt_cache: bool,
+    /// Do not guess the next tokens of answers
+    ///
+    /// By default tokens are guessed where an answer seems to copy its prompt, itself or an earlier
+    /// answer, and computed in one step while that pays. Answers are the same without, and those
+    /// that copy take longer.
+    #[arg(long)]
+    pub(crate) no_speculation: bool,
     /// Refuse requests that name another model
     #[arg(long)]
     pub(crate) strict_model: bool,
@@ -470,6 +477,13 @@ pub(crate) struct BenchArguments {
     /// the same with another last question, the same again, and the most memory that it took.
     #[arg(long)]
     pub(crate) compare: bool,
+    /// What guessing brings, not -p, -n, -d and -s
+    ///
+    /// Tokens per second of six answers beside plain decoding: three copy (a text, a file that is
+    /// edited, passages of a document) and three do not. All else that is measured here is decoded
+    /// plainly.
+    #[arg(long, conflicts_with_all = ["compare", "plot"])]
+    pub(crate) speculation: bool,
     /// Beside what the machine can do at most
     ///
     /// Measures its rates of arithmetic and of reading, and gives each result as a share of what

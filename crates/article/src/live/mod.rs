@@ -103,6 +103,8 @@ impl Live {
         let options = EngineOptions {
             max_running: setup.engine.max_running.or(Some(RUNNING)),
             max_queue: Some(RUNNING),
+            // The article decodes a token in a step.
+            speculation: false,
             ..setup.engine.clone()
         };
         let main = Server::start(&package, options)?;
@@ -154,6 +156,7 @@ impl Live {
                     kv_bytes: Some(SMALL_PAGES as u64 * page_bytes),
                     max_running: Some(SMALL_RUNNING),
                     max_queue: Some(SMALL_RUNNING),
+                    speculation: false,
                     ..self.setup.engine.clone()
                 };
                 Server::start(&self.package, options).map_err(failed)?

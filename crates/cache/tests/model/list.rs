@@ -183,6 +183,15 @@ impl List {
         end.prefix.clone()
     }
 
+    /// What was last used of all that is held after exactly these tokens.
+    pub(crate) fn continuation(&self, namespace: usize, tokens: &[u32], most: usize) -> Vec<u32> {
+        let number = tokens.len() / PAGE_TOKENS;
+        let whole = self.deepest(namespace, tokens, true) == tokens.len();
+        let newest = self.newest(namespace, tokens, tokens.len(), number, true);
+        let text = newest.filter(|_| whole).map(|start| self.continued(start)).unwrap_or_default();
+        text.into_iter().skip(tokens.len()).take(most).collect()
+    }
+
     pub(crate) fn unpin(&mut self, pages: &[usize]) {
         for entry in &mut self.entries {
             if entry.page.is_some_and(|page| pages.contains(&page)) {

@@ -170,6 +170,11 @@ impl Pair {
 
     fn start(&mut self, number: usize, prompt: Vec<u32>) {
         let (request, now) = self.new_request();
+        for (most, length) in [(5, prompt.len()), (40, prompt.len() / 2), (0, 1)] {
+            let begin = &prompt[..length];
+            let continuation = self.cache.continuation(&namespace(number), begin, most);
+            assert_eq!(continuation, self.list.continuation(number, begin, most));
+        }
         let expected = self.list.lookup(number, &prompt, &request);
         let held = self.cache.held(&namespace(number), &prompt);
         let hit = self.cache.lookup(&namespace(number), &prompt, &request, now);

@@ -5,6 +5,7 @@ mod damage;
 mod exact;
 mod limits;
 mod reuse;
+mod speculation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -26,7 +26,7 @@ fn exact(arguments: &CheckExactArguments, terminal: &Terminal) -> Result<(), Fai
         writeln!(
             out,
             "isa       K/V   threads chunk  prefix    beside  served  reused  shared steps  \
-             preempted  bits"
+             preempted  guessed right  bits"
         )?;
     }
     // The cells themselves are the progress, where they are written.
@@ -68,7 +68,7 @@ fn line(cell: &Cell) -> String {
         Outcome::Failed { error } => format!("FAILED: {error}"),
     };
     format!(
-        "{:<10}{:<6}{:>6}{chunk:>7}  {prefix:<8}{:>8}{:>8}{:>8}{:>14}{:>11}  {outcome}",
+        "{:<10}{:<6}{:>6}{chunk:>7}  {prefix:<8}{:>8}{:>8}{:>8}{:>14}{:>11}{:>9}{:>6}  {outcome}",
         cell.isa,
         cell.kv_type,
         cell.threads,
@@ -77,6 +77,8 @@ fn line(cell: &Cell) -> String {
         cell.reused_tokens,
         cell.shared_steps,
         cell.preemptions,
+        cell.proposed,
+        cell.accepted,
     )
 }
 

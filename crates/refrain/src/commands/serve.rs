@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         max_prompt: arguments.max_prompt.map(|tokens| tokens as usize),
         step_budget: arguments.step_budget.map(|ms| Duration::from_millis(ms.into())),
         prompt_cache: !arguments.no_prompt_cache,
+        speculation: !arguments.no_speculation,
         ..loading::options(&arguments.engine)
     };
     let loaded = loading::load(arguments.model.as_deref(), options, terminal)?;

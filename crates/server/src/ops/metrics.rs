@@ -62,7 +62,7 @@ fn gauges(stats: &EngineStats) -> [Metric; 11] {
     ]
 }
 
-fn counters(stats: &EngineStats) -> [Metric; 12] {
+fn counters(stats: &EngineStats) -> [Metric; 14] {
     [
         ("refrain_steps_total", stats.steps, "Steps computed."),
         ("refrain_requests_done_total", stats.requests_done, "Requests answered in full."),
@@ -99,6 +99,16 @@ fn counters(stats: &EngineStats) -> [Metric; 12] {
             "Of these, tokens that another request computed meanwhile.",
         ),
         ("refrain_output_tokens_total", stats.output_tokens, "Tokens drawn."),
+        (
+            "refrain_proposed_tokens_total",
+            stats.proposed_tokens,
+            "Tokens that were guessed and computed before they were drawn, or not.",
+        ),
+        (
+            "refrain_accepted_tokens_total",
+            stats.accepted_tokens,
+            "Of these, tokens that were drawn, and so came without a step of their own.",
+        ),
         (
             "refrain_kv_saturated_total",
             stats.kv_saturated,
