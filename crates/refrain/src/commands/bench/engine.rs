@@ -117,7 +117,7 @@ fn longest_start(sequences: u32) -> u32 {
     64 + 8 * sequences
 }
 
-fn per_second(count: usize, ms: Option<f64>) -> Result<f64, Failure> {
+pub(super) fn per_second(count: usize, ms: Option<f64>) -> Result<f64, Failure> {
     match ms {
         Some(ms) if ms > 0.0 => Ok(count as f64 * 1e3 / ms),
         _ => Err(Failure::new("the run was too short to be timed")),

@@ -1,6 +1,7 @@
 //! `refrain bench`: rates in llama-bench's test names, beside other engines and beside what the
 //! machine could do at most.
 
+mod answers;
 mod busy;
 mod clients;
 mod engine;
@@ -19,7 +20,7 @@ use package::Package;
 
 use self::clients::Texts;
 use self::peer::{Peer, Setting};
-use self::run::{LIMIT, OURS, Purpose, Run, Test};
+use self::run::{LIMIT, OURS, PLAIN, Purpose, Question, Run, Test};
 use self::servers::Whose;
 use crate::cli::BenchArguments;
 use crate::failure::Failure;
@@ -89,6 +90,9 @@ fn tests(arguments: &BenchArguments) -> Vec<Test> {
 }
 
 fn tests_of_one(arguments: &BenchArguments) -> Vec<Test> {
+    if arguments.speculation {
+        return Question::ALL.map(Test::Answer).to_vec();
+    }
     if arguments.compare {
         let mut tests = vec![
             Test::Prefill { tokens: 512, depth: 0 },
@@ -146,9 +150,11 @@ impl Bench<'_> {
             threads: count.map(usize::from),
             kv_type: self.arguments.kv.kv_type,
             max_running: Some(running),
+            // Each step of decoding is to be one of plain decoding.
+            speculation: false,
             ..EngineOptions::default()
         };
-        let loaded = loading::load(path.to_str(), options, self.terminal)?;
+        let loaded = loading::load(path.to_str(), options.clone(), self.terminal)?;
         let threads = u16::try_from(loaded.engine.info().threads).unwrap_or(u16::MAX);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let subject = Subject { path: path.to_owned(), name, loaded, threads };
@@ -156,9 +162,12 @@ impl Bench<'_> {
             self.limits(&subject, tests)?;
         }
         let context = subject.loaded.engine.info().context as u32;
+        if self.arguments.speculation {
+            self.answers(&subject, options)?;
+        }
         let (of_servers, of_engines): (Vec<Test>, Vec<Test>) =
             tests.iter().partition(|test| test.is_of_servers());
-        for test in of_engines {
+        for test in of_engines.into_iter().filter(|test| !matches!(test, Test::Answer(_))) {
             if engine::tokens_needed(test) > context {
                 let text = format!("{test} needs more than the model's context of {context}");
                 self.terminal.dim(&format!("{text}: left out"));
@@ -252,6 +261,37 @@ impl Bench<'_> {
             let of = self.arguments.repetitions;
             self.terminal.dim(&format!("{name}, {threads} threads: busy {repetition}/{of}"));
         }
+        Ok(())
+    }
+
+    /// Answers with guesses and without, in turn.
+    fn answers(&mut self, subject: &Subject, options: EngineOptions) -> Result<(), Failure> {
+        let Subject { path, name, loaded, threads } = subject;
+        let options = EngineOptions { speculation: true, ..options };
+        let guessing = loading::load(path.to_str(), options, self.terminal)?;
+        let engines = [(OURS, &guessing.engine), (PLAIN, &loaded.engine)];
+        let mut answers = Vec::new();
+        for question in Question::ALL {
+            let prompt = answers::prompt(&loaded.package, question)?;
+            // The first run also measures what rows cost, and is not counted.
+            let (with, _) = answers::ask(engines[0].1, &prompt)?;
+            let (without, _) = answers::ask(engines[1].1, &prompt)?;
+            if with != without {
+                return Err(Failure::new(format!("{question}: another answer with guesses")));
+            }
+            answers.push((Test::Answer(question), prompt));
+        }
+        for repetition in 1..=self.arguments.repetitions {
+            for (test, prompt) in &answers {
+                for (program, engine) in engines {
+                    let (_, rate) = answers::ask(engine, prompt)?;
+                    self.keep(name, *test, *threads, program, String::new(), rate)?;
+                }
+            }
+            let of = self.arguments.repetitions;
+            self.terminal.dim(&format!("{name}, {threads} threads: answers {repetition}/{of}"));
+        }
+        guessing.engine.shutdown();
         Ok(())
     }
 

@@ -143,7 +143,8 @@ impl<'a> Line<'a> {
         for Rival { program, setting, spread } in &self.peers {
             let (program, setting) = (visible(program), visible(setting));
             let ratio = self.test.unit().ratio(ours.median, spread.median);
-            write!(out, "  {program} {:.1} ({setting}): {ratio:.2}x", spread.median)?;
+            let setting = if setting.is_empty() { String::new() } else { format!(" ({setting})") };
+            write!(out, "  {program} {:.1}{setting}: {ratio:.2}x", spread.median)?;
         }
         writeln!(out)?;
         Ok(())

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// The name of our own results, beside the peers'.
 pub(super) const OURS: &str = "refrain";
+/// The name of our own results without guesses.
+pub(super) const PLAIN: &str = "plain";
 /// The name of the least time, as a rate, that the machine allows.
 pub(super) const LIMIT: &str = "limit";
 
@@ -36,6 +38,8 @@ pub(super) enum Test {
     ClientsWarm { clients: u16 },
     /// Something of four answers, a prompt of so many tokens and a small request after it.
     Busy { tokens: u32, what: Busy },
+    /// Decoding the answer to a question, while its tokens are guessed.
+    Answer(Question),
 }
 
 /// What is measured while a long prompt is computed beside four answers.
@@ -73,7 +77,7 @@ impl Test {
 
     pub(super) fn unit(self) -> Unit {
         match self {
-            Test::Prefill { .. } | Test::Decode { .. } | Test::Batch { .. } => {
+            Test::Prefill { .. } | Test::Decode { .. } | Test::Batch { .. } | Test::Answer(_) => {
                 Unit::TokensPerSecond
             }
             Test::PeakMemory => Unit::Mebibytes,
@@ -108,6 +112,7 @@ impl fmt::Display for Test {
             Test::ClientsCold { clients } => return write!(f, "clients{clients}-cold"),
             Test::ClientsWarm { clients } => return write!(f, "clients{clients}-warm"),
             Test::Busy { tokens, what } => return write!(f, "busy{tokens}-{}", what.name()),
+            Test::Answer(question) => return write!(f, "{question}"),
         };
         match depth {
             0 => Ok(()),
@@ -125,6 +130,44 @@ impl Busy {
             Busy::Long => "first",
             Busy::Late => "late",
         }
+    }
+}
+
+/// A question, by what its answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// A text, word for word.
+    Repeat,
+    /// A file with a change.
+    Edit,
+    /// Passages of a document.
+    Extract,
+    Story,
+    Explanation,
+    Advice,
+}
+
+impl Question {
+    pub(super) const ALL: [Question; 6] = [
+        Question::Repeat,
+        Question::Edit,
+        Question::Extract,
+        Question::Story,
+        Question::Explanation,
+        Question::Advice,
+    ];
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Question::Repeat => "copy-text",
+            Question::Edit => "copy-file",
+            Question::Extract => "copy-passages",
+            Question::Story => "free-story",
+            Question::Explanation => "free-explanation",
+            Question::Advice => "free-advice",
+        })
     }
 }
 
