@@ -6,7 +6,7 @@ use crate::isa::Isa;
 use crate::simd::{Kernel, LANES, Simd, dispatch};
 use crate::team::{Team, range_of};
 use crate::weights::{BLOCK_INPUTS, WeightType};
-use crate::words::{Words, words_of_row};
+use crate::words::{WORDS_INPUTS, Words, words_of_row};
 
 /// Values below which one thread is faster than a team.
 const ALONE_VALUES: usize = 4_096;
@@ -35,7 +35,7 @@ pub(crate) struct BlockScale {
 /// so that its memory is.
 ///
 /// For f32 weights the rows stay f32; for bf16 weights they are rounded to bf16,
-/// ties to even. For f16 weights each block of 32 values, the last one filled up
+/// ties to even. For f16 weights each block of 64 values, the last one filled up
 /// with zeros, becomes 16-bit integers and an f32 scale (`words` says how). For
 /// quantized weights each block of 32
 /// values `x` of a row becomes bytes `round(x * 127 / max|x|)`, ties to even,
@@ -144,8 +144,8 @@ impl ActivationRows {
     }
 
     fn set_words(&mut self, team: &Team, x: &[f32]) {
-        let (inputs, blocks) = (self.inputs, self.inputs.div_ceil(BLOCK_INPUTS));
-        self.words.resize(self.rows * blocks, [0; BLOCK_INPUTS]);
+        let (inputs, blocks) = (self.inputs, self.inputs.div_ceil(WORDS_INPUTS));
+        self.words.resize(self.rows * blocks, [0; WORDS_INPUTS]);
         self.word_scales.resize(self.rows * blocks, 0.0);
         let words = Disjoint::new(&mut self.words);
         let scales = Disjoint::new(&mut self.word_scales);
@@ -239,15 +239,15 @@ impl Kernel for MakeWords<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let blocks = self.inputs.div_ceil(BLOCK_INPUTS).max(1);
+        let blocks = self.inputs.div_ceil(WORDS_INPUTS).max(1);
         let x = self.x.chunks_exact(self.inputs.max(1));
         let (words, scales) = (self.words.chunks_exact_mut(blocks), self.scales.chunks_mut(blocks));
         for ((x, words), scales) in x.zip(words).zip(scales) {
-            for ((x, words), scale) in x.chunks(BLOCK_INPUTS).zip(words).zip(scales) {
+            for ((x, words), scale) in x.chunks(WORDS_INPUTS).zip(words).zip(scales) {
                 *scale = match x.first_chunk() {
                     Some(x) => words_of_row(s, x, words),
                     None => {
-                        let mut filled = [0.0; BLOCK_INPUTS];
+                        let mut filled = [0.0; WORDS_INPUTS];
                         filled[..x.len()].copy_from_slice(x);
                         words_of_row(s, &filled, words)
                     }

@@ -1,24 +1,26 @@
-//! Blocks of 32 numbers as integers of 16 bits ("words") and a scale: what f16 weights are kept as,
+//! Blocks of 64 numbers as integers of 16 bits ("words") and a scale: what f16 weights are kept as,
 //! and the rows that they multiply.
 //!
 //! A block's scale is such that its words, as a vector, are shorter than 2^15.5. The sum of the
 //! products of two blocks, or of any part of them, is then below 2^31 (Cauchy and Schwarz): it is
 //! exact in an i32, in whatever order it is taken. A block of numbers all alike has words up to
-//! 8,190; one number much greater than the rest becomes 32,767.
+//! 5,791; one number much greater than the rest becomes 32,767.
 //!
 //! - Of a **row** the scale is as small as that allows.
 //! - Of **weights** it is the least power of two that allows it, and at least 2^-24, of which every
 //!   f16 number is a multiple. A word then keeps the eleven bits of each weight that is not much
-//!   smaller than its block's greatest: all of those down to a quarter of it at the least, a
-//!   thirty-second at best. What a smaller one loses is at most half the scale, 2^-13 of the
+//!   smaller than its block's greatest: all of those down to a half of it at the least, a
+//!   thirty-second at best. What a smaller one loses is at most half the scale, 2^-12 of the
 //!   greatest.
 
 use crate::simd::{LANES, Simd};
-use crate::weights::BLOCK_INPUTS;
 use half::f16;
 
+/// Numbers of a block. Twice as many would leave each half a bit less, half as many would cost
+/// twice the multiplications by scales.
+pub(crate) const WORDS_INPUTS: usize = 64;
 /// The length that words have at most before they are rounded, each by at most a half and so
-/// together by at most the root of 8: less than 2^15.5 by more than that.
+/// together by at most 4: less than 2^15.5 by more than that.
 const LENGTH: f32 = 46_330.0;
 /// The greatest word.
 const GREATEST_WORD: f32 = 32_767.0;
@@ -27,28 +29,36 @@ const LEAST_STEP: f32 = f32::from_bits((127 - 24) << 23);
 /// The least greatest magnitude of a row's block that is not taken for zero: 2^-100.
 const LEAST_MAGNITUDE: f32 = f32::from_bits((127 - 100) << 23);
 
+/// Vectors of a block.
+const VECTORS: usize = WORDS_INPUTS / LANES;
+
 /// The words of a block.
-pub(crate) type Words = [i16; BLOCK_INPUTS];
+pub(crate) type Words = [i16; WORDS_INPUTS];
 
 /// Makes words of a block of a row; returns their scale: zero if no magnitude reaches 2^-100, NaN
 /// if there is an infinity or a NaN.
 #[inline(always)]
-pub(crate) fn words_of_row<S: Simd>(s: S, x: &[f32; BLOCK_INPUTS], to: &mut Words) -> f32 {
-    let [low, high] = [s.load_slice(x), s.load_slice(&x[LANES..])];
-    let greatest = greatest(s, [low, high]);
+pub(crate) fn words_of_row<S: Simd>(s: S, x: &[f32; WORDS_INPUTS], to: &mut Words) -> f32 {
+    let mut vectors = [s.splat(0.0); VECTORS];
+    for (vector, x) in vectors.iter_mut().zip(x.chunks_exact(LANES)) {
+        *vector = s.load_slice(x);
+    }
+    let greatest = greatest(s, &vectors);
     match greatest {
         LEAST_MAGNITUDE..=f32::MAX => {
             // Brought near 1 by a power of two, so that no square is too large or too small.
             let exponent = greatest.to_bits() >> 23;
             let down = 254_u32.saturating_sub(exponent).max(1);
             let power = f32::from_bits(down << 23);
-            let x = [s.mul(low, s.splat(power)), s.mul(high, s.splat(power))];
-            let step = least_step(s, x, greatest * power);
-            store(s, x, 1.0 / step, to);
+            for x in &mut vectors {
+                *x = s.mul(*x, s.splat(power));
+            }
+            let step = least_step(s, &vectors, greatest * power);
+            store(s, &vectors, 1.0 / step, to);
             step * f32::from_bits((254 - down) << 23)
         }
         _ => {
-            *to = [0; BLOCK_INPUTS];
+            *to = [0; WORDS_INPUTS];
             if greatest < LEAST_MAGNITUDE { 0.0 } else { f32::NAN }
         }
     }
@@ -57,42 +67,52 @@ pub(crate) fn words_of_row<S: Simd>(s: S, x: &[f32; BLOCK_INPUTS], to: &mut Word
 /// Makes words of a block of f16 weights, given by their bits; returns their scale: NaN if there
 /// is an infinity or a NaN.
 #[inline(always)]
-pub(crate) fn words_of_weights<S: Simd>(s: S, w: &[u16; BLOCK_INPUTS], to: &mut Words) -> f16 {
-    // SAFETY: twice 16 numbers.
-    let w = unsafe { [s.load_f16(w.as_ptr()), s.load_f16(w.as_ptr().add(LANES))] };
-    let greatest = greatest(s, w);
+pub(crate) fn words_of_weights<S: Simd>(s: S, w: &[u16; WORDS_INPUTS], to: &mut Words) -> f16 {
+    let mut vectors = [s.splat(0.0); VECTORS];
+    for (vector, w) in vectors.iter_mut().zip(w.as_chunks::<LANES>().0) {
+        // SAFETY: 16 numbers.
+        *vector = unsafe { s.load_f16(w.as_ptr()) };
+    }
+    let greatest = greatest(s, &vectors);
     if !greatest.is_finite() {
-        *to = [0; BLOCK_INPUTS];
+        *to = [0; WORDS_INPUTS];
         return f16::NAN;
     }
-    let step = least_step(s, w, greatest).max(LEAST_STEP);
+    let step = least_step(s, &vectors, greatest).max(LEAST_STEP);
     // Up to the next power of two.
     let step = f32::from_bits((step.to_bits() + 0x7F_FFFF) & 0x7F80_0000);
-    store(s, w, 1.0 / step, to);
+    store(s, &vectors, 1.0 / step, to);
     f16::from_f32(step)
 }
 
 /// The greatest magnitude; infinite or NaN if any is.
 #[inline(always)]
-fn greatest<S: Simd>(s: S, [low, high]: [S::F32; 2]) -> f32 {
+fn greatest<S: Simd>(s: S, x: &[S::F32; VECTORS]) -> f32 {
     // Compared as integers, so that a NaN is the greatest and is not lost.
-    let greatest = s.max_i32(s.magnitude_bits(low), s.magnitude_bits(high));
+    let mut greatest = s.splat_i32(0);
+    for x in x {
+        greatest = s.max_i32(greatest, s.magnitude_bits(*x));
+    }
     f32::from_bits(s.reduce_max_i32(greatest) as u32)
 }
 
 /// The least scale that words may have, of numbers whose squares are neither too large nor too
 /// small for f32.
 #[inline(always)]
-fn least_step<S: Simd>(s: S, [low, high]: [S::F32; 2], greatest: f32) -> f32 {
-    let squares = s.reduce_add(s.mul_add(low, low, s.mul(high, high)));
+fn least_step<S: Simd>(s: S, x: &[S::F32; VECTORS], greatest: f32) -> f32 {
+    let mut squares = s.splat(0.0);
+    for x in x {
+        squares = s.mul_add(*x, *x, squares);
+    }
+    let squares = s.reduce_add(squares);
     (squares.sqrt() * (1.0 / LENGTH)).max(greatest * (1.0 / GREATEST_WORD))
 }
 
 /// Writes the numbers times `factor`, to the nearest integer.
 #[inline(always)]
-fn store<S: Simd>(s: S, x: [S::F32; 2], factor: f32, to: &mut Words) {
-    for (x, to) in x.into_iter().zip(to.as_chunks_mut::<LANES>().0) {
-        let words = s.to_i32(s.mul(x, s.splat(factor)));
+fn store<S: Simd>(s: S, x: &[S::F32; VECTORS], factor: f32, to: &mut Words) {
+    for (x, to) in x.iter().zip(to.as_chunks_mut::<LANES>().0) {
+        let words = s.to_i32(s.mul(*x, s.splat(factor)));
         // SAFETY: 16 places; the greatest word is beyond 32767 by less than a half.
         unsafe { s.store_i16(to.as_mut_ptr(), words) };
     }
@@ -105,15 +125,15 @@ mod tests {
     use crate::simd::{Kernel, dispatch};
     use proptest::prelude::*;
 
-    struct OfRow([f32; BLOCK_INPUTS]);
-    struct OfWeights([f16; BLOCK_INPUTS]);
+    struct OfRow([f32; WORDS_INPUTS]);
+    struct OfWeights([f16; WORDS_INPUTS]);
 
     impl Kernel for OfRow {
         type Output = (Words, f64);
 
         #[inline(always)]
         fn run<S: Simd>(self, s: S) -> (Words, f64) {
-            let mut words = [7; BLOCK_INPUTS];
+            let mut words = [7; WORDS_INPUTS];
             let scale = words_of_row(s, &self.0, &mut words);
             (words, f64::from(scale))
         }
@@ -123,7 +143,7 @@ mod tests {
 
         #[inline(always)]
         fn run<S: Simd>(self, s: S) -> (Words, f64) {
-            let mut words = [7; BLOCK_INPUTS];
+            let mut words = [7; WORDS_INPUTS];
             let scale = words_of_weights(s, &self.0.map(f16::to_bits), &mut words);
             (words, scale.to_f64())
         }
@@ -133,13 +153,13 @@ mod tests {
         words.iter().map(|word| i64::from(*word).pow(2)).sum()
     }
 
-    /// 32 numbers of which some are much greater than others.
-    fn numbers() -> impl Strategy<Value = [f32; BLOCK_INPUTS]> {
+    /// Numbers of which some are much greater than others.
+    fn numbers() -> impl Strategy<Value = [f32; WORDS_INPUTS]> {
         let number = (-1f32..1.0, 0..4).prop_map(|(x, steep)| x.powi(2 * steep + 1));
         let flat = prop::sample::select(vec![-1f32, 1.0, 0.999]);
         let block = prop_oneof![
-            3 => prop::collection::vec(number, BLOCK_INPUTS),
-            1 => prop::collection::vec(flat, BLOCK_INPUTS),
+            3 => prop::collection::vec(number, WORDS_INPUTS),
+            1 => prop::collection::vec(flat, WORDS_INPUTS),
         ];
         block.prop_map(|block| block.try_into().unwrap())
     }
@@ -171,8 +191,8 @@ mod tests {
                 prop_assert!(square(&words) < 1 << 31, "{}", isa);
                 for (w, word) in w.iter().zip(words) {
                     let lost = (w.to_f64() - f64::from(word) * scale).abs();
-                    prop_assert!(lost <= greatest / 8192.0, "{} {} {} {}", isa, w, word, scale);
-                    let large = w.to_f64().abs() >= greatest / 4.0 || greatest < 1.0 / 2048.0;
+                    prop_assert!(lost <= greatest / 4096.0, "{} {} {} {}", isa, w, word, scale);
+                    let large = w.to_f64().abs() >= greatest / 2.0 || greatest < 1.0 / 4096.0;
                     prop_assert!(!large || lost == 0.0, "{} {} {} {}", isa, w, word, scale);
                 }
             }
@@ -183,8 +203,8 @@ mod tests {
     fn the_ends_of_the_range_are_kept() {
         for isa in Isa::available() {
             for x in [f32::MAX, f32::MIN, LEAST_MAGNITUDE] {
-                for count in [1, 32] {
-                    let mut block = [0.0; BLOCK_INPUTS];
+                for count in [1, WORDS_INPUTS] {
+                    let mut block = [0.0; WORDS_INPUTS];
                     block[..count].fill(x);
                     let (words, scale) = dispatch(isa, OfRow(block));
                     let ratio = f64::from(words[0]) * scale / f64::from(x);
@@ -192,12 +212,12 @@ mod tests {
                 }
             }
             for x in [0.0, -0.0, LEAST_MAGNITUDE / 2.0, -f32::MIN_POSITIVE, 1e-45] {
-                let expected = ([0; BLOCK_INPUTS], 0.0);
-                assert_eq!(dispatch(isa, OfRow([x; BLOCK_INPUTS])), expected, "{isa} {x}");
+                let expected = ([0; WORDS_INPUTS], 0.0);
+                assert_eq!(dispatch(isa, OfRow([x; WORDS_INPUTS])), expected, "{isa} {x}");
             }
             for w in [f16::MAX, f16::MIN, f16::from_bits(1), f16::MIN_POSITIVE, f16::ZERO] {
-                let (words, scale) = dispatch(isa, OfWeights([w; BLOCK_INPUTS]));
-                assert_eq!(f64::from(words[31]) * scale, w.to_f64(), "{isa} {w}");
+                let (words, scale) = dispatch(isa, OfWeights([w; WORDS_INPUTS]));
+                assert_eq!(f64::from(words[WORDS_INPUTS - 1]) * scale, w.to_f64(), "{isa} {w}");
             }
         }
     }
@@ -206,13 +226,13 @@ mod tests {
     fn what_is_not_finite_makes_the_scale_nan() {
         for isa in Isa::available() {
             for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                for at in [0, 15, 16, 31] {
-                    let mut block = [1.0; BLOCK_INPUTS];
+                for at in [0, 15, 16, 31, 32, 63] {
+                    let mut block = [1.0; WORDS_INPUTS];
                     block[at] = bad;
                     let (words, scale) = dispatch(isa, OfRow(block));
-                    assert!(scale.is_nan() && words == [0; BLOCK_INPUTS], "{isa} {bad} {at}");
+                    assert!(scale.is_nan() && words == [0; WORDS_INPUTS], "{isa} {bad} {at}");
                     let (words, scale) = dispatch(isa, OfWeights(block.map(f16::from_f32)));
-                    assert!(scale.is_nan() && words == [0; BLOCK_INPUTS], "{isa} {bad} {at}");
+                    assert!(scale.is_nan() && words == [0; WORDS_INPUTS], "{isa} {bad} {at}");
                 }
             }
         }

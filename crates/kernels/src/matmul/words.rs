@@ -1,9 +1,10 @@
-//! Tiles of f16 weights: integer dot products of blocks of 32 words.
+//! Tiles of f16 weights: integer dot products of blocks of 64 words.
 
 use super::tile::{Part, Tile, Tiled};
 use crate::packed::{WORDS_GROUP, WORDS_GROUP_INPUTS, WORDS_HEAD, panel_block_bytes};
 use crate::simd::Simd;
-use crate::weights::{BLOCK_INPUTS, WeightType};
+use crate::weights::WeightType;
+use crate::words::WORDS_INPUTS;
 
 /// How far ahead of their use weights are asked for.
 const PREFETCH_BYTES: usize = 2048;
@@ -37,7 +38,7 @@ fn panel_tile<S: Simd, const ROWS: usize, const PANELS: usize>(
     panel: usize,
 ) {
     let row = tile.rows.start;
-    let blocks = part.weights.inputs().div_ceil(BLOCK_INPUTS);
+    let blocks = part.weights.inputs().div_ceil(WORDS_INPUTS);
     let (words, scales) = part.input.words();
     let words = &words[row * blocks..][..ROWS * blocks];
     let scales = &scales[row * blocks..][..ROWS * blocks];
@@ -51,13 +52,13 @@ fn panel_tile<S: Simd, const ROWS: usize, const PANELS: usize>(
             *sum = part.begin(s, tile, row + r, panel + column);
         }
     }
-    for block in tile.inputs.start / BLOCK_INPUTS..tile.inputs.end.div_ceil(BLOCK_INPUTS) {
-        // SAFETY: a block of each panel, 16 scales and 16 groups, lies within the panels, whose
+    for block in tile.inputs.start / WORDS_INPUTS..tile.inputs.end.div_ceil(WORDS_INPUTS) {
+        // SAFETY: a block of each panel, 16 scales and 32 groups, lies within the panels, whose
         // length was checked; there are `ROWS` rows of `blocks` blocks of words and scales.
         unsafe {
             let from = weights.as_ptr().add(block * block_bytes);
             let mut dots = [[s.splat_i32(0); PANELS]; ROWS];
-            for group in 0..BLOCK_INPUTS / WORDS_GROUP_INPUTS {
+            for group in 0..WORDS_INPUTS / WORDS_GROUP_INPUTS {
                 let from = from.add(WORDS_HEAD + group * WORDS_GROUP);
                 let mut w = [s.load_bytes(from); PANELS];
                 for (column, w) in w.iter_mut().enumerate() {

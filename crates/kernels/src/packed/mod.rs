@@ -4,8 +4,8 @@
 //! filled up with zeros. In a panel the inputs follow each other: for f32 the
 //! 16 weights of one input, for bf16 16 pairs of weights of two inputs.
 //!
-//! For f16 they are blocks of 32 inputs, the last one filled up with zeros: 16
-//! scales (f16), then 16 groups of two inputs, 16 pairs of 16-bit integers each
+//! For f16 they are blocks of 64 inputs, the last one filled up with zeros: 16
+//! scales (f16), then 32 groups of two inputs, 16 pairs of 16-bit integers each
 //! ([`words`](crate::words) says what they are worth).
 //!
 //! For quantized types they are the file's blocks, of 32 or 256 inputs:
@@ -21,7 +21,7 @@
 //!   follow in one group, or in two ([`lane`] says where).
 //!
 //! A packed matrix is as large as the file's, but for the last panel and for
-//! 3 % more in Q4_K and 2 % in Q5_K, whose scales take whole bytes, and 3 % in
+//! 3 % more in Q4_K and 2 % in Q5_K, whose scales take whole bytes, and 2 % in
 //! f16, which has none in the file.
 
 mod file_block;
@@ -33,7 +33,8 @@ mod words;
 use crate::isa::Isa;
 use crate::memory::ZeroedMemory;
 use crate::simd::{dispatch_float, offset_w8};
-use crate::weights::{BLOCK_INPUTS, MatrixSource, RowOrder, WeightType};
+use crate::weights::{MatrixSource, RowOrder, WeightType};
+use crate::words::WORDS_INPUTS;
 use file_block::FileBlock;
 use half::bf16;
 pub(crate) use layout::{Layout, PANEL_OUTPUTS, PartHead};
@@ -118,7 +119,7 @@ impl std::fmt::Debug for PackedMatrix {
 const fn panel_block_inputs(weight_type: WeightType) -> usize {
     match weight_type {
         WeightType::BF16 => 2,
-        WeightType::F16 => BLOCK_INPUTS,
+        WeightType::F16 => WORDS_INPUTS,
         _ => weight_type.block_inputs(),
     }
 }
@@ -212,8 +213,8 @@ impl PackedMatrix {
 
     /// Writes the weights of one output, as f32, to `out`; the bias is no part
     /// of it. A tied embedding table is read this way. They are the file's, but
-    /// for f16 weights that are much smaller than others of their 32 inputs:
-    /// those may be off by 2^-13 of the greatest of these.
+    /// for f16 weights that are much smaller than others of their 64 inputs:
+    /// those may be off by 2^-12 of the greatest of these.
     ///
     /// # Panics
     /// If there is no such output, or `out` has not one place per input.

@@ -4,8 +4,7 @@
 use super::layout::PANEL_OUTPUTS;
 use super::source_row::SourceRow;
 use crate::simd::{Kernel, Simd};
-use crate::weights::BLOCK_INPUTS;
-use crate::words::words_of_weights;
+use crate::words::{WORDS_INPUTS, words_of_weights};
 use half::f16;
 
 /// Bytes of a block's head, the scales of all lanes.
@@ -15,7 +14,7 @@ pub(crate) const WORDS_GROUP: usize = 4 * PANEL_OUTPUTS;
 /// Inputs of a group.
 pub(crate) const WORDS_GROUP_INPUTS: usize = 2;
 /// Bytes of a block.
-pub(super) const WORDS_BLOCK: usize = WORDS_HEAD + BLOCK_INPUTS / WORDS_GROUP_INPUTS * WORDS_GROUP;
+pub(super) const WORDS_BLOCK: usize = WORDS_HEAD + WORDS_INPUTS / WORDS_GROUP_INPUTS * WORDS_GROUP;
 
 /// Makes words of one row and writes them into lane `lane` of the panel `to`.
 pub(super) struct PackWords<'a> {
@@ -31,13 +30,13 @@ impl Kernel for PackWords<'_> {
     fn run<S: Simd>(self, s: S) {
         let SourceRow { bytes, start, step, inputs } = *self.row;
         for (block, to) in self.to.chunks_exact_mut(WORDS_BLOCK).enumerate() {
-            let first = block * BLOCK_INPUTS;
-            let mut weights = [0; BLOCK_INPUTS];
+            let first = block * WORDS_INPUTS;
+            let mut weights = [0; WORDS_INPUTS];
             for (k, weight) in weights.iter_mut().enumerate().take(inputs - first) {
                 let at = start + (first + k) * step;
                 *weight = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
             }
-            let mut words = [0; BLOCK_INPUTS];
+            let mut words = [0; WORDS_INPUTS];
             let scale = words_of_weights(s, &weights, &mut words);
             let (head, groups) = to.split_at_mut(WORDS_HEAD);
             head[2 * self.lane..][..2].copy_from_slice(&scale.to_le_bytes());
