@@ -107,7 +107,7 @@ impl Model {
         let isa = self.team.isa();
         let isa = if isa.has_bf16() { format!("{isa} with bf16") } else { isa.to_string() };
         format!(
-            "revision {NUMERICS_REVISION}, {isa}, activations i8/32, i16/32 or bf16, kv {kv}, \
+            "revision {NUMERICS_REVISION}, {isa}, activations i8/32, i16/64 or bf16, kv {kv}, \
              rope {rope}"
         )
     }
