@@ -38,7 +38,7 @@ pub(crate) enum Grounds {
 impl Grounds {
     const KINDS: usize = 6;
     /// How often guesses of each kind are taken to be right before any was made.
-    const PRIORS: [f64; Grounds::KINDS] = [0.6, 0.25, 0.5, 0.75, 0.9, 0.4];
+    const PRIORS: [f64; Grounds::KINDS] = [0.6, 0.2, 0.5, 0.75, 0.9, 0.4];
 
     fn kind(self) -> usize {
         match self {

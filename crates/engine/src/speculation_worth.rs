@@ -9,7 +9,7 @@ pub(crate) const ROWS_MAX: usize = 64;
 /// more than one as long as reading the weights is what takes the time.
 const ROW_COST_GUESS: f64 = 1.0 / 32.0;
 /// A step with guessed rows must promise so many times the tokens per second of one without.
-const GAIN_MIN: f64 = 1.02;
+const GAIN_MIN: f64 = 1.05;
 /// A longer step moves what is taken for usual by this share of it at most: what other programs
 /// held up says little. A shorter one moves it half of the way.
 const USUAL_RISE_MAX: f64 = 1.0 / 16.0;
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_row_is_worth_it_when_its_chance_is_above_its_cost() {
         for (row_cost, chance, expected) in
-            [(0.05, 0.04, 0), (0.05, 0.1, 1), (0.2, 0.15, 0), (0.2, 0.3, 1)]
+            [(0.05, 0.08, 0), (0.05, 0.15, 1), (0.2, 0.15, 0), (0.2, 0.3, 1)]
         {
             assert_eq!(measured(row_cost).worth(1, &[vec![chance]]), [expected], "{row_cost}");
         }
