@@ -31,6 +31,23 @@ pub(crate) struct BlockScale {
     pub(crate) minus_32_sums: [i32; 2],
 }
 
+impl BlockScale {
+    /// Of a block of which one step is worth `scale`, and the first and the last 16 bytes have
+    /// these sums.
+    #[inline(always)]
+    fn new(scale: f32, sums: [i32; 2]) -> BlockScale {
+        let sum = sums[0] + sums[1];
+        BlockScale {
+            scale,
+            scaled_sum: scale * sum as f32,
+            minus_8_sums: -8 * sum,
+            minus_16_sums: -16 * sum,
+            minus_128_sums: -128 * sum,
+            minus_32_sums: [-32 * sums[0], -32 * sums[1]],
+        }
+    }
+}
+
 /// Rows of activations, ready to be multiplied by weights; kept between steps
 /// so that its memory is.
 ///
@@ -273,11 +290,77 @@ impl Kernel for Quantize<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let blocks = self.x.chunks_exact(BLOCK_INPUTS);
-        let bytes = self.bytes.chunks_exact_mut(BLOCK_INPUTS);
-        for ((x, bytes), scale) in blocks.zip(bytes).zip(self.scales) {
+        let (x, last_x) = self.x.as_chunks::<{ LANES * BLOCK_INPUTS }>();
+        let (bytes, last_bytes) = self.bytes.as_chunks_mut::<{ LANES * BLOCK_INPUTS }>();
+        let (scales, last_scales) = self.scales.as_chunks_mut::<LANES>();
+        for ((x, bytes), scales) in x.iter().zip(bytes).zip(scales) {
+            quantize_blocks(s, x, bytes, scales);
+        }
+        let blocks = last_x.chunks_exact(BLOCK_INPUTS);
+        let bytes = last_bytes.chunks_exact_mut(BLOCK_INPUTS);
+        for ((x, bytes), scale) in blocks.zip(bytes).zip(last_scales) {
             *scale = quantize_block(s, x, bytes);
         }
+    }
+}
+
+/// Does what [`quantize_block`] does to one block to 16 side by side, with the same bits: what is
+/// one number for a block is computed for all at once.
+#[inline(always)]
+fn quantize_blocks<S: Simd>(
+    s: S,
+    x: &[f32; LANES * BLOCK_INPUTS],
+    bytes: &mut [i8; LANES * BLOCK_INPUTS],
+    scales: &mut [BlockScale; LANES],
+) {
+    let (x, _) = x.as_chunks::<LANES>();
+    let mut greatest = [s.splat_i32(0); LANES];
+    for (greatest, [low, high]) in greatest.iter_mut().zip(x.as_chunks::<2>().0) {
+        let (low, high) = (s.load_slice(low), s.load_slice(high));
+        *greatest = s.max_i32(s.magnitude_bits(low), s.magnitude_bits(high));
+    }
+    let mut magnitudes = [0.0; LANES];
+    for (magnitude, bits) in magnitudes.iter_mut().zip(s.reduce_max_i32_of_each(&greatest)) {
+        *magnitude = f32::from_bits(bits as u32);
+    }
+    let greatest = s.load_slice(&magnitudes);
+    let finite = s.less(greatest, s.splat(f32::INFINITY));
+    let zero = s.less(greatest, s.splat(LEAST_MAGNITUDE));
+    let (nothing, most) = (s.splat(0.0), s.splat(127.0));
+    let inverse = s.select(finite, s.div(most, greatest), nothing);
+    let inverses = s.to_array(s.select(zero, nothing, inverse));
+    let steps = s.select(finite, s.div(greatest, most), s.splat(f32::NAN));
+    let steps = s.to_array(s.select(zero, nothing, steps));
+    let eights =
+        x.as_chunks::<LANES>().0.iter().zip(bytes.as_chunks_mut::<LANES>().0.as_chunks_mut().0);
+    let steps = steps.as_chunks::<8>().0.iter().zip(inverses.as_chunks::<8>().0);
+    let steps = steps.zip(scales.as_chunks_mut::<8>().0);
+    for ((x, bytes), ((steps, inverses), scales)) in eights.zip(steps) {
+        quantize_halves(s, x, bytes, inverses, steps, scales);
+    }
+}
+
+/// The second part of [`quantize_blocks`], for eight blocks.
+#[inline(always)]
+fn quantize_halves<S: Simd>(
+    s: S,
+    x: &[[f32; LANES]; LANES],
+    bytes: &mut [[i8; LANES]; LANES],
+    inverses: &[f32; LANES / 2],
+    steps: &[f32; LANES / 2],
+    scales: &mut [BlockScale; LANES / 2],
+) {
+    let mut halves = [s.splat_i32(0); LANES];
+    for i in 0..LANES {
+        halves[i] = bound(s, s.mul(s.load_slice(&x[i]), s.splat(inverses[i / 2])));
+    }
+    for (bytes, halves) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(halves.as_chunks().0) {
+        // SAFETY: there are four times 16 bytes.
+        unsafe { s.store_i8_of_each(bytes.as_flattened_mut().as_mut_ptr(), *halves) };
+    }
+    let sums = s.reduce_add_i32_of_each(&halves);
+    for i in 0..LANES / 2 {
+        scales[i] = BlockScale::new(steps[i], [sums[2 * i], sums[2 * i + 1]]);
     }
 }
 
@@ -296,21 +379,13 @@ pub(crate) fn quantize_block<S: Simd>(s: S, x: &[f32], bytes: &mut [i8]) -> Bloc
     let low = bound(s, s.mul(low, s.splat(inverse)));
     let high = bound(s, s.mul(high, s.splat(inverse)));
     let sums = [s.reduce_add_i32(low), s.reduce_add_i32(high)];
-    let sum = sums[0] + sums[1];
     assert!(bytes.len() >= BLOCK_INPUTS);
     // SAFETY: `bytes` has 32 elements.
     unsafe {
         s.store_i8(bytes.as_mut_ptr(), low);
         s.store_i8(bytes.as_mut_ptr().add(LANES), high);
     }
-    BlockScale {
-        scale,
-        scaled_sum: scale * sum as f32,
-        minus_8_sums: -8 * sum,
-        minus_16_sums: -16 * sum,
-        minus_128_sums: -128 * sum,
-        minus_32_sums: [-32 * sums[0], -32 * sums[1]],
-    }
+    BlockScale::new(scale, sums)
 }
 
 /// To integers in -127 ..= 127, also what rounding or a NaN put outside.

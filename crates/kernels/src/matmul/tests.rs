@@ -417,6 +417,27 @@ fn a_weight_that_is_not_finite_stays_in_its_output() {
 }
 
 #[test]
+fn extreme_rows_are_alone_what_they_are_together() {
+    let mut random = Random(11);
+    let matrix = stored(&mut random, WeightType::Q4_1, 16, 32);
+    let sizes = [0.0, 1e-38, 1e-31, 1e-30, 1.0, 3e38, f32::INFINITY, f32::NAN];
+    let x: Vec<f32> = sizes
+        .iter()
+        .cycle()
+        .take(41)
+        .flat_map(|size| random.numbers(32).into_iter().map(move |x| x * size))
+        .collect();
+    for isa in Isa::available() {
+        let team = Team::with_isa(1, isa).unwrap();
+        let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+        let together = product(&team, &packed, &x);
+        for (row, (x, together)) in x.chunks(32).zip(together.chunks(16)).enumerate() {
+            assert_eq!(bits(&product(&team, &packed, x)), bits(together), "{isa} row {row}");
+        }
+    }
+}
+
+#[test]
 fn no_rows_are_no_work() {
     let matrix = stored(&mut Random(5), WeightType::Q4_1, 16, 32);
     for isa in Isa::available() {

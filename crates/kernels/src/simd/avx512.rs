@@ -17,6 +17,35 @@ impl<const BF16: bool> Avx512<BF16> {
     }
 }
 
+/// Combines the lanes of each of 16 vectors by `$operation`: halves of two vectors are brought into
+/// one until all are, so that nothing is done for lanes that no longer count.
+macro_rules! reduce_each {
+    ($a:expr, $operation:ident) => {{
+        let a: &[__m512i; LANES] = $a;
+        let mut fours = [_mm512_setzero_si512(); 4];
+        for (four, a) in fours.iter_mut().zip(a.as_chunks::<4>().0) {
+            let low =
+                $operation(_mm512_unpacklo_epi32(a[0], a[1]), _mm512_unpackhi_epi32(a[0], a[1]));
+            let high =
+                $operation(_mm512_unpacklo_epi32(a[2], a[3]), _mm512_unpackhi_epi32(a[2], a[3]));
+            *four = $operation(_mm512_unpacklo_epi64(low, high), _mm512_unpackhi_epi64(low, high));
+        }
+        let mut eights = [_mm512_setzero_si512(); 2];
+        for (eight, [a, b]) in eights.iter_mut().zip(fours.as_chunks::<2>().0) {
+            *eight = $operation(
+                _mm512_shuffle_i32x4::<0x88>(*a, *b),
+                _mm512_shuffle_i32x4::<0xDD>(*a, *b),
+            );
+        }
+        let [a, b] = eights;
+        let all =
+            $operation(_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xDD>(a, b));
+        let mut out = [0; LANES];
+        _mm512_storeu_si512(out.as_mut_ptr().cast(), all);
+        out
+    }};
+}
+
 // Every block below calls intrinsics whose features `Avx512::new` demands.
 impl<const BF16: bool> Simd for Avx512<BF16> {
     type F32 = __m512;
@@ -198,6 +227,16 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         unsafe { _mm512_reduce_add_epi32(a) }
     }
     #[inline(always)]
+    fn reduce_max_i32_of_each(self, a: &[__m512i; LANES]) -> [i32; LANES] {
+        // SAFETY: `self` proves the features; `out` has 64 bytes.
+        unsafe { reduce_each!(a, _mm512_max_epi32) }
+    }
+    #[inline(always)]
+    fn reduce_add_i32_of_each(self, a: &[__m512i; LANES]) -> [i32; LANES] {
+        // SAFETY: `self` proves the features; `out` has 64 bytes.
+        unsafe { reduce_each!(a, _mm512_add_epi32) }
+    }
+    #[inline(always)]
     fn add_i32(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: `self` proves the features.
         unsafe { _mm512_add_epi32(a, b) }
@@ -206,6 +245,17 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     unsafe fn store_i8(self, to: *mut i8, a: __m512i) {
         // SAFETY: `self` proves the features, the caller vouches for the memory.
         unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtsepi32_epi8(a)) }
+    }
+    #[inline(always)]
+    unsafe fn store_i8_of_each(self, to: *mut i8, [a, b, c, d]: [__m512i; 4]) {
+        // SAFETY: `self` proves the features, the caller vouches for the memory.
+        unsafe {
+            // Packing works in quarters of a register, which are put in order at the end.
+            let words = [_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)];
+            let bytes = _mm512_packs_epi16(words[0], words[1]);
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm512_storeu_si512(to.cast(), _mm512_permutexvar_epi32(order, bytes));
+        }
     }
 
     #[inline(always)]

@@ -87,6 +87,31 @@ impl Kernel for Everything {
     }
 }
 
+/// What is done to several vectors of integers at once, the bits of the results.
+#[derive(Clone, Copy)]
+struct OfEach([[i8; LANES]; LANES]);
+
+impl Kernel for OfEach {
+    type Output = ([i32; LANES], [i32; LANES], [i8; 4 * LANES]);
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Self::Output {
+        let mut vectors = [s.splat_i32(0); LANES];
+        let mut bytes = [0; 4 * LANES];
+        // SAFETY: there are 16 bytes to load, and four times 16 to store to.
+        unsafe {
+            for (vector, from) in vectors.iter_mut().zip(&self.0) {
+                *vector = s.load_i8(from.as_ptr());
+            }
+            s.store_i8_of_each(
+                bytes.as_mut_ptr(),
+                [vectors[0], vectors[1], vectors[2], vectors[3]],
+            );
+        }
+        (s.reduce_max_i32_of_each(&vectors), s.reduce_add_i32_of_each(&vectors), bytes)
+    }
+}
+
 struct MulAdd([f32; 3]);
 
 impl Kernel for MulAdd {
@@ -157,6 +182,19 @@ proptest! {
         let expected = dispatch(Isa::Scalar, everything);
         for isa in Isa::available() {
             prop_assert_eq!(&dispatch(isa, everything), &expected, "{}", isa);
+        }
+    }
+
+    #[test]
+    fn several_vectors_at_once_are_each_as_alone(
+        numbers in prop::array::uniform16(prop::array::uniform16(any::<i8>())),
+    ) {
+        let greatest = numbers.map(|of| of.into_iter().max().unwrap().into());
+        let sums = numbers.map(|of| of.into_iter().map(i32::from).sum());
+        let bytes: Vec<i8> = numbers[..4].concat();
+        for isa in Isa::available() {
+            let (max, sum, stored) = dispatch(isa, OfEach(numbers));
+            prop_assert_eq!((max, sum, &stored[..]), (greatest, sums, &bytes[..]), "{}", isa);
         }
     }
 

@@ -99,10 +99,38 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn load_i8(self, from: *const i8) -> Self::I32;
     /// Sum of the lanes, wrapping.
     fn reduce_add_i32(self, a: Self::I32) -> i32;
+    /// Of each of 16 vectors the greatest lane.
+    #[inline(always)]
+    fn reduce_max_i32_of_each(self, a: &[Self::I32; LANES]) -> [i32; LANES] {
+        let mut out = [0; LANES];
+        for (out, &a) in out.iter_mut().zip(a) {
+            *out = self.reduce_max_i32(a);
+        }
+        out
+    }
+    /// Of each of 16 vectors the sum of the lanes, wrapping.
+    #[inline(always)]
+    fn reduce_add_i32_of_each(self, a: &[Self::I32; LANES]) -> [i32; LANES] {
+        let mut out = [0; LANES];
+        for (out, &a) in out.iter_mut().zip(a) {
+            *out = self.reduce_add_i32(a);
+        }
+        out
+    }
     /// `a + b`, wrapping.
     fn add_i32(self, a: Self::I32, b: Self::I32) -> Self::I32;
     /// Safety: 16 writable bytes at `to`; lanes are in `-128 ..= 127`.
     unsafe fn store_i8(self, to: *mut i8, a: Self::I32);
+
+    /// As [`store_i8`](Simd::store_i8), four vectors one after the other. Safety: 64 writable bytes
+    /// at `to`.
+    #[inline(always)]
+    unsafe fn store_i8_of_each(self, to: *mut i8, a: [Self::I32; 4]) {
+        for (i, a) in a.into_iter().enumerate() {
+            // SAFETY: the caller vouches for 16 bytes for each.
+            unsafe { self.store_i8(to.add(i * LANES), a) };
+        }
+    }
 
     /// Safety: 64 readable bytes at `from`, of any alignment.
     unsafe fn load_bytes(self, from: *const u8) -> Self::Bytes;
