@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p kernels --example attention_rate [-- THREADS...]`; `REFRAIN_ISA` picks
 //! the instruction set. The shape is that of SmolLM2-135M: 30 layers, 9 query heads on 3 KV heads
-//! of 64 dimensions; K and V are f16, and then q8_0.
+//! of 64 dimensions; K and V are f16, then bf16, then q8_0.
 
 use kernels::{
     AttentionScratch, KvGeometry, KvStore, KvType, PAGE_TOKENS, PageId, RowPlace, Strided, Team,
@@ -10,6 +10,8 @@ use kernels::{
 };
 use std::time::Instant;
 
+/// Where several rows are computed at once.
+const DEPTH: usize = 6_000;
 const LAYERS: usize = 30;
 const KV_HEADS: usize = 3;
 const HEADS: usize = 9;
@@ -44,6 +46,10 @@ fn rates(team: &Team, kv_type: KvType) -> Result<(), Box<dyn std::error::Error>>
         let bytes = (geometry.token_bytes() * depth) as f64;
         let rate = bytes / best_s * 1e-9;
         println!("  decode at {depth}: {:.3} ms a token, {rate:.1} GB/s", best_s * 1e3);
+    }
+    for rows in [2, 4, 16] {
+        let best_s = together(team, geometry, DEPTH, rows)?;
+        println!("  {rows} rows at {DEPTH}: {:.3} ms", best_s * 1e3);
     }
     Ok(())
 }
@@ -96,6 +102,19 @@ fn decode(
 ) -> Result<f64, Box<dyn std::error::Error>> {
     let (store, pages, qkv) = filled(team, geometry, depth)?;
     Ok(run(team, &store, &qkv, &[RowPlace { pages: &pages, position: depth - 1 }], 100))
+}
+
+/// Seconds for all layers of the last `rows` positions before `depth`.
+fn together(
+    team: &Team,
+    geometry: KvGeometry,
+    depth: usize,
+    rows: usize,
+) -> Result<f64, Box<dyn std::error::Error>> {
+    let (store, pages, qkv) = filled(team, geometry, depth)?;
+    let places: Vec<RowPlace> =
+        (depth - rows..depth).map(|position| RowPlace { pages: &pages, position }).collect();
+    Ok(run(team, &store, &qkv, &places, 20))
 }
 
 /// Seconds for all layers of some rows: for each layer the best of `times`, so that what else runs

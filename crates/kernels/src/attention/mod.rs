@@ -171,8 +171,12 @@ impl<E: Element> Kernel for RunJobs<'_, E> {
         let lanes = Partial::lanes(call.shape);
         worker.running.resize(lanes, Lanes::ZERO);
         worker.segment.resize(lanes, Lanes::ZERO);
-        for job in jobs {
+        for (index, job) in jobs.iter().enumerate() {
             call.load_queries::<E>(job, &mut worker.tile);
+            // Few rows wait for memory. Many bring their keys and values into a cache, where the
+            // next rows find them.
+            let again = index > 0 && job.reads_again(&jobs[index - 1]);
+            worker.tile.asks_ahead = worker.tile.rows <= 4 || !again;
             for index in job.segments.clone() {
                 let (units, count) = call.find_units(job, index, &mut units);
                 let start = index * SEGMENT_TOKENS;

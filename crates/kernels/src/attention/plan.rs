@@ -23,6 +23,14 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Whether the job `before` it is likely to have read the same keys and values: it is of the
+    /// rows before these, which are several.
+    pub(super) fn reads_again(&self, before: &Job) -> bool {
+        self.rows.len() > 1
+            && self.rows.start == before.rows.end
+            && (self.kv_head, self.segments.start) == (before.kv_head, before.segments.start)
+    }
+
     /// The tile's rows as pairs of index in the tile and row of the batch.
     #[inline(always)]
     pub(super) fn tile_rows(&self) -> impl Iterator<Item = (usize, usize)> + use<> {

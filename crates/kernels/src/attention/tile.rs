@@ -107,6 +107,9 @@ pub(super) struct Tile {
     /// The fixed stride lets loops address all rows from one register; it is no power of two, so
     /// that rows do not compete for cache sets.
     pub(super) queries: Vec<f32>,
+    /// Whether the pages are likely to come from memory, so that asking for the next ones ahead of
+    /// their use pays.
+    pub(super) asks_ahead: bool,
     /// Rows of `queries` that may not be zero.
     pub(super) used_rows: usize,
     /// Scores of 64 keys, then cells of their weights: `[TILE_ROWS][64]`.
@@ -121,6 +124,7 @@ impl Tile {
             rows: 0,
             visible: [0; TILE_ROWS],
             queries: vec![0.0; TILE_ROWS * QUERY_STRIDE],
+            asks_ahead: false,
             used_rows: 0,
             weights: [[Lanes::ZERO; TILE_PAGES]; TILE_ROWS],
             sums: [Lanes::ZERO; TILE_ROWS],
@@ -227,6 +231,7 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
 ) {
     debug_assert!(row + ROWS <= TILE_ROWS && here.len().is_multiple_of(PAGES));
     let queries = tile.queries[row * QUERY_STRIDE..].as_ptr();
+    let asks_ahead = tile.asks_ahead;
     let cells = shape.head_dim.div_ceil(E::NUMBERS);
     let block = if E::SCALED { SCALED_DIMS } else { cells };
     for first in (0..here.len()).step_by(PAGES) {
@@ -239,7 +244,10 @@ unsafe fn scores_of<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
         for start in (0..cells).step_by(block) {
             let cells = start..cells.min(start + block);
             // SAFETY: the caller's promise; each query and the keys have these cells.
-            let sums = unsafe { products::<S, E, ROWS, PAGES>(s, queries, keys, ahead, cells) };
+            let sums = unsafe {
+                let ahead = asks_ahead.then_some(ahead);
+                products::<S, E, ROWS, PAGES>(s, queries, keys, ahead, cells)
+            };
             for r in 0..ROWS {
                 for page in 0..PAGES {
                     let scores = &mut tile.weights[row + r][first + page];
@@ -270,7 +278,7 @@ unsafe fn products<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
     s: S,
     queries: *const f32,
     keys: [*const E; PAGES],
-    ahead: [*const u8; PAGES],
+    ahead: Option<[*const u8; PAGES]>,
     cells: std::ops::Range<usize>,
 ) -> [[S::F32; PAGES]; ROWS] {
     let mut sums = [[s.splat(0.0); PAGES]; ROWS];
@@ -281,8 +289,7 @@ unsafe fn products<S: Simd, E: Element, const ROWS: usize, const PAGES: usize>(
             let mut key = [E::zero(s); PAGES];
             for page in 0..PAGES {
                 key[page] = E::load(s, keys[page].add(cell * PAGE_TOKENS));
-                // While few rows keep it waiting for memory, ask for the next tile.
-                if ROWS <= 4 {
+                if let Some(ahead) = ahead {
                     E::prefetch(s, ahead[page], cell);
                 }
             }
