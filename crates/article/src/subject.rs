@@ -183,7 +183,7 @@ impl Subject {
 
     /// How far what reads K and V from the cache may be from the exact result.
     pub(crate) fn kv_bound(&self) -> f64 {
-        Oracle::kv_bound(self.model.kv_geometry().kv_type.bytes())
+        Oracle::kv_bound(self.model.kv_geometry().kv_type)
     }
 
     /// What is kept in the cache must be what was computed, rounded if the cache rounds.

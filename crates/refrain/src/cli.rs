@@ -439,7 +439,8 @@ pub(crate) struct BenchArguments {
     /// They share a system prompt of about 942 tokens and get 64 tokens each: once when it is
     /// new, and once more with other questions. The time of all is reported.
     #[arg(
-        long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u16, 1, 256>
+        long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u16, 1, 256>,
+        hide_short_help = true
     )]
     pub(crate) clients: Vec<u16>,
     /// Lengths of prompts that come while four answers are decoded
@@ -448,7 +449,8 @@ pub(crate) struct BenchArguments {
     /// tokens of the answers while such a prompt is computed, in ordinary steps; the time to its
     /// first token; and that of a prompt of 32 tokens that comes after it.
     #[arg(
-        long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u32, 64, ANY>
+        long, value_delimiter = ',', value_name = "N,..", value_parser = whole::<u32, 64, ANY>,
+        hide_short_help = true
     )]
     pub(crate) busy: Vec<u32>,
     /// Numbers of threads [default: the physical cores]

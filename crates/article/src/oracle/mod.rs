@@ -4,6 +4,7 @@
 mod formulas;
 mod numbers;
 
+use kernels::KvType;
 use package::{Architecture, Config, LayerPart, Matrix, Package, Part, Suffix};
 
 pub(crate) use formulas::{attention, gelu, norm, rotate, scores, silu, softmax, weigh};
@@ -15,8 +16,10 @@ use crate::tally::Stop;
 const FLOAT_BOUND: f64 = 2e-5;
 /// The same where the kernels round each input to 8 bits, as they do for quantized weights.
 const QUANTIZED_BOUND: f64 = 4e-2;
-/// The same where K and V are stored in 16 bits.
+/// The same where K and V are stored in f16 or bytes.
 const ROUNDED_KV_BOUND: f64 = 3e-3;
+/// The same in bf16, which has three bits less than f16.
+const BF16_KV_BOUND: f64 = 8.0 * ROUNDED_KV_BOUND;
 
 /// Rows of numbers.
 pub(crate) type Rows = Vec<Vec<f64>>;
@@ -138,7 +141,11 @@ impl<'a> Oracle<'a> {
     }
 
     /// How far what reads K and V from the cache may be from the exact result.
-    pub(crate) fn kv_bound(number_bytes: usize) -> f64 {
-        if number_bytes < 4 { ROUNDED_KV_BOUND } else { FLOAT_BOUND }
+    pub(crate) fn kv_bound(kv_type: KvType) -> f64 {
+        match kv_type {
+            KvType::F32 => FLOAT_BOUND,
+            KvType::F16 | KvType::Q8_0 => ROUNDED_KV_BOUND,
+            KvType::BF16 => BF16_KV_BOUND,
+        }
     }
 }
