@@ -31,10 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (reference, kv_type) = match options {
         [] => (false, None),
         [flag] if flag == "--reference" => (true, None),
-        [flag, name] if flag == "--kv-type" => {
-            let kv_type = KvType::ALL.into_iter().find(|kv_type| kv_type.name() == name);
-            (false, Some(kv_type.ok_or(USAGE)?))
-        }
+        [flag, name] if flag == "--kv-type" => (false, Some(KvType::of_name(name).ok_or(USAGE)?)),
         _ => return Err(USAGE.into()),
     };
     let package = Package::open(Path::new(model))?;

@@ -1,7 +1,7 @@
 //! How fast a step could be at most: what it has to compute and to read, and how fast this machine
 //! does each.
 
-use kernels::{Operation, Team};
+use kernels::{KvType, Operation, Team};
 use package::{Config, DType, Package, Part};
 use serde::Serialize;
 
@@ -81,9 +81,9 @@ pub struct Work {
     pub dot_i8: f64,
     /// Operations of products with f16 weights.
     pub dot_i16: f64,
-    /// Operations of products with bf16 weights.
+    /// Operations of products with bf16 weights, and of attention to K and V in bf16.
     pub dot_bf16: f64,
-    /// Operations of products with f32 weights, and of attention.
+    /// Operations of products with f32 weights, and of other attention.
     pub mul_add: f64,
     /// Bytes of weights, keys and values that are read.
     pub bytes: f64,
@@ -93,17 +93,22 @@ impl Work {
     /// Prefill of `tokens` tokens after `depth`, with the logits of the last: each weight meets
     /// each row, a row's query meets the keys up to its own and mixes their values, and weights
     /// are read once.
-    pub fn prefill(package: &Package, tokens: usize, depth: usize) -> Work {
+    pub fn prefill(package: &Package, tokens: usize, depth: usize, kv_type: KvType) -> Work {
         let mut work = Work::weights(package, tokens as f64);
-        work.attend(&package.config, tokens, depth);
+        work.attend(&package.config, tokens, depth, kv_type);
         work
     }
 
     /// Decoding one token after `depth`: every weight is read, and every key and value, of
     /// `kv_bytes_per_token`.
-    pub fn decode(package: &Package, depth: usize, kv_bytes_per_token: u64) -> Work {
+    pub fn decode(
+        package: &Package,
+        depth: usize,
+        kv_type: KvType,
+        kv_bytes_per_token: u64,
+    ) -> Work {
         let mut work = Work::weights(package, 1.0);
-        work.attend(&package.config, 1, depth);
+        work.attend(&package.config, 1, depth, kv_type);
         work.bytes += kv_bytes_per_token as f64 * (depth + 1) as f64;
         work
     }
@@ -137,11 +142,15 @@ impl Work {
     }
 
     /// Adds the attention of `tokens` rows that come after `depth` others.
-    fn attend(&mut self, config: &Config, tokens: usize, depth: usize) {
+    fn attend(&mut self, config: &Config, tokens: usize, depth: usize, kv_type: KvType) {
         // Row r of the tokens sees depth + r + 1 keys.
         let pairs = tokens * depth + tokens * (tokens + 1) / 2;
         let per_pair = 2 * 2 * config.layers * config.heads * config.head_dim;
-        self.mul_add += pairs as f64 * per_pair as f64;
+        let operations = pairs as f64 * per_pair as f64;
+        match kv_type {
+            KvType::BF16 => self.dot_bf16 += operations,
+            KvType::F32 | KvType::F16 | KvType::Q8_0 => self.mul_add += operations,
+        }
     }
 }
 
@@ -167,12 +176,15 @@ mod tests {
         // Five rows see 1 + 2 + 3 + 4 + 5 keys, and ten more each.
         let pairs = 15 + 50;
         let mixing = 4 * pairs * config.layers * config.heads * config.head_dim;
-        let work = Work::prefill(&package, 5, 10);
+        let work = Work::prefill(&package, 5, 10, KvType::F32);
         assert_eq!(work.mul_add, (expected + mixing) as f64);
         assert_eq!((work.dot_i8, work.dot_i16, work.dot_bf16), (0.0, 0.0, 0.0));
         assert_eq!(work.bytes, (4 * (config.layers * layer + head)) as f64);
         let kv = 4 * 2 * config.layers * config.kv_heads * config.head_dim;
-        assert_eq!(Work::decode(&package, 10, kv as u64).bytes, work.bytes + (11 * kv) as f64);
+        let decode = Work::decode(&package, 10, KvType::F32, kv as u64);
+        assert_eq!(decode.bytes, work.bytes + (11 * kv) as f64);
+        let in_bf16 = Work::prefill(&package, 5, 10, KvType::BF16);
+        assert_eq!((in_bf16.mul_add, in_bf16.dot_bf16), (expected as f64, mixing as f64));
     }
 
     #[test]

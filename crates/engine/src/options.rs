@@ -102,8 +102,8 @@ pub struct EngineInfo {
     pub context: usize,
     /// Token ids.
     pub vocab: usize,
-    /// Bytes of KV memory, at most. It is committed as it is used, so that a budget beyond
-    /// `memory_bytes` starts, and ends badly once it fills.
+    /// Bytes of KV memory, at most. It is committed as it is used, and some ahead, so that a budget
+    /// beyond `memory_bytes` starts, and ends badly once it fills.
     pub kv_budget_bytes: u64,
     /// Bytes of memory that the machine has or the tightest cgroup allows.
     pub memory_bytes: u64,
@@ -111,7 +111,7 @@ pub struct EngineInfo {
     pub page_bytes: usize,
     /// Bytes of K/V of one token, without what pads the pages.
     pub kv_bytes_per_token: usize,
-    /// Type of K and V: `f32`, `f16` or `q8_0`.
+    /// Type of K and V: `f32`, `f16`, `bf16` or `q8_0`.
     pub kv_type: &'static str,
     /// Threads that compute.
     pub threads: usize,

@@ -59,6 +59,11 @@ impl KvType {
         }
     }
 
+    /// The type of this name.
+    pub fn of_name(name: &str) -> Option<KvType> {
+        KvType::ALL.into_iter().find(|kv_type| kv_type.name() == name)
+    }
+
     /// Bytes of one number, scales apart.
     pub fn bytes(self) -> usize {
         match self {

@@ -6,12 +6,10 @@ use crate::isa::Isa;
 use crate::simd::{Kernel, LANES, Simd, dispatch};
 use crate::team::{Team, range_of};
 use crate::weights::{BLOCK_INPUTS, WeightType};
-use crate::words::{WORDS_INPUTS, Words, words_of_row};
+use crate::words::{LEAST_MAGNITUDE, WORDS_INPUTS, Words, words_of_row};
 
 /// Values below which one thread is faster than a team.
 const ALONE_VALUES: usize = 4_096;
-/// The least greatest magnitude that is not taken for zero: 2^-100.
-const LEAST_MAGNITUDE: f32 = f32::from_bits((127 - 100) << 23);
 
 /// What multiplies the integer sum of one block of one row.
 #[derive(Clone, Copy, Default, Debug)]

@@ -26,8 +26,9 @@ const LENGTH: f32 = 46_330.0;
 const GREATEST_WORD: f32 = 32_767.0;
 /// The least scale of weights: 2^-24.
 const LEAST_STEP: f32 = f32::from_bits((127 - 24) << 23);
-/// The least greatest magnitude of a row's block that is not taken for zero: 2^-100.
-const LEAST_MAGNITUDE: f32 = f32::from_bits((127 - 100) << 23);
+/// The least greatest magnitude of a row's block that is not taken for zero, also where it becomes
+/// bytes: 2^-100.
+pub(crate) const LEAST_MAGNITUDE: f32 = f32::from_bits((127 - 100) << 23);
 
 /// Vectors of a block.
 const VECTORS: usize = WORDS_INPUTS / LANES;

@@ -45,9 +45,8 @@ pub(crate) fn number<const LOW: i32, const HIGH: i32>(text: &str) -> Result<f32,
 
 /// How K and V are stored, by its name.
 pub(crate) fn kv_type() -> impl TypedValueParser<Value = KvType> {
-    PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(|name| {
-        KvType::ALL.into_iter().find(|kv_type| kv_type.name() == name).ok_or("no such type")
-    })
+    PossibleValuesParser::new(KvType::ALL.map(KvType::name))
+        .try_map(|name| KvType::of_name(&name).ok_or("no such type"))
 }
 
 /// A model, in any of the ways that one is named. Shells complete the aliases.

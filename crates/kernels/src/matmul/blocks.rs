@@ -1,6 +1,6 @@
 //! Tiles of quantized weights: integer dot products of blocks of 32 inputs.
 
-use super::tile::{Part, Tile, Tiled};
+use super::tile::{Part, Tile, Tiled, in_turn};
 use crate::packed::{Layout, PartHead};
 use crate::quantize::BlockScale;
 use crate::simd::Simd;
@@ -29,20 +29,25 @@ macro_rules! types {
             const WIDE_ROWS: usize = wide_rows(Layout::of(WeightType::$name));
 
             #[inline(always)]
+            fn panels_at<S: Simd, const ROWS: usize, const PANELS: usize>(
+                s: S,
+                part: &Part<'_>,
+                tile: &Tile,
+                panel: usize,
+            ) {
+                panels_tile::<S, $name, ROWS, PANELS>(s, part, tile, panel);
+            }
+
+            #[inline(always)]
             fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(
                 s: S,
                 part: &Part<'_>,
                 tile: &Tile,
             ) {
-                let mut panel = tile.panels.start;
                 if S::REGISTERS >= 32 && ROWS > 1 {
-                    while panel + 2 <= tile.panels.end {
-                        panels_tile::<S, $name, ROWS, 2>(s, part, tile, panel);
-                        panel += 2;
-                    }
-                }
-                for panel in panel..tile.panels.end {
-                    panels_tile::<S, $name, ROWS, 1>(s, part, tile, panel);
+                    in_turn::<S, $name, ROWS, 2>(s, part, tile);
+                } else {
+                    in_turn::<S, $name, ROWS, 1>(s, part, tile);
                 }
             }
         }

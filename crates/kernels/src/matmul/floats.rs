@@ -83,21 +83,19 @@ impl<T: Floating> Tiled for T {
     const WIDE_ROWS: usize = 8;
 
     #[inline(always)]
-    fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
-        let mut panel = tile.panels.start;
-        while panel + PANELS <= tile.panels.end {
-            panel_tile::<S, T, ROWS, PANELS>(s, part, tile, panel);
-            panel += PANELS;
-        }
-        for panel in panel..tile.panels.end {
-            panel_tile::<S, T, ROWS, 1>(s, part, tile, panel);
-        }
+    fn panels_at<S: Simd, const ROWS: usize, const PANELS: usize>(
+        s: S,
+        part: &Part<'_>,
+        tile: &Tile,
+        panel: usize,
+    ) {
+        panels_tile::<S, T, ROWS, PANELS>(s, part, tile, panel);
     }
 }
 
 /// The `ROWS` rows of a tile times `PANELS` panels from `panel` on.
 #[inline(always)]
-fn panel_tile<S: Simd, T: Floating, const ROWS: usize, const PANELS: usize>(
+fn panels_tile<S: Simd, T: Floating, const ROWS: usize, const PANELS: usize>(
     s: S,
     part: &Part<'_>,
     tile: &Tile,

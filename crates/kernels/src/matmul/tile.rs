@@ -19,9 +19,37 @@ pub(super) trait Tiled: Copy + Send + Sync {
     /// Most rows of a tile where there are 32 registers.
     const WIDE_ROWS: usize;
 
+    /// The `ROWS` rows of a tile times `PANELS` panels from `panel` on.
+    fn panels_at<S: Simd, const ROWS: usize, const PANELS: usize>(
+        s: S,
+        part: &Part<'_>,
+        tile: &Tile,
+        panel: usize,
+    );
+
     /// The `ROWS` rows of a tile times its panels, `PANELS` at once if one alone has too few sums
     /// to hide the latency of each.
-    fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile);
+    #[inline(always)]
+    fn panels<S: Simd, const ROWS: usize, const PANELS: usize>(s: S, part: &Part<'_>, tile: &Tile) {
+        in_turn::<S, Self, ROWS, PANELS>(s, part, tile);
+    }
+}
+
+/// All panels of a tile, `PANELS` at a time, and those that are left one by one.
+#[inline(always)]
+pub(super) fn in_turn<S: Simd, T: Tiled, const ROWS: usize, const PANELS: usize>(
+    s: S,
+    part: &Part<'_>,
+    tile: &Tile,
+) {
+    let mut panel = tile.panels.start;
+    while panel + PANELS <= tile.panels.end {
+        T::panels_at::<S, ROWS, PANELS>(s, part, tile, panel);
+        panel += PANELS;
+    }
+    for panel in panel..tile.panels.end {
+        T::panels_at::<S, ROWS, 1>(s, part, tile, panel);
+    }
 }
 
 /// All rows times some panels of weights of type `T`.

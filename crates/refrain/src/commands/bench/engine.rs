@@ -1,6 +1,6 @@
 //! Our own rates, by the engine's own clock.
 
-use engine::{Engine, Event, Events, Request, Sampling, Timings};
+use engine::{EVENTS_UNREAD_MAX, Engine, Event, Events, Request, Sampling, Timings};
 
 use super::run::Test;
 use crate::failure::Failure;
@@ -59,6 +59,13 @@ fn decode_together(
     }
     // Until the last begins, the others may each have gone on for some steps of each.
     let enough = (count + longest_start(sequences)) as usize;
+    // They are read when the last has ended.
+    if enough > EVENTS_UNREAD_MAX {
+        let most = EVENTS_UNREAD_MAX as u32 - longest_start(sequences);
+        return Err(Failure::Usage(format!(
+            "of {sequences} sequences at once, each decodes {most} tokens (-n) at most"
+        )));
+    }
     let mut others = Vec::new();
     for sequence in 1..sequences {
         others.push(ask(engine, prompts.of(sequence), enough, deep)?);

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ::engine::{EngineOptions, Limits, MemoryNeed, Work};
+use ::engine::{EngineOptions, KvType, Limits, MemoryNeed, Work};
 use package::Package;
 
 use self::clients::Texts;
@@ -198,20 +198,23 @@ impl Bench<'_> {
     fn limits(&mut self, subject: &Subject, tests: &[Test]) -> Result<(), Failure> {
         let package = &subject.loaded.package;
         let need = MemoryNeed::of(package).map_err(Failure::new)?;
-        let kv_bytes = subject.loaded.engine.info().kv_bytes_per_token as u64;
+        let info = subject.loaded.engine.info();
+        let kv_bytes = info.kv_bytes_per_token as u64;
+        let kv_type = KvType::of_name(info.kv_type);
+        let kv_type = kv_type.ok_or_else(|| Failure::new("the engine's K/V has no known type"))?;
         let threads = usize::from(subject.threads);
         let limits = Limits::measure(threads, need.weights_bytes, LIMIT_SECONDS);
         let limits = limits.map_err(Failure::new)?;
         for &test in tests {
             let value = match test {
                 Test::Prefill { tokens, depth } => {
-                    let work = Work::prefill(package, tokens as usize, depth as usize);
+                    let work = Work::prefill(package, tokens as usize, depth as usize, kv_type);
                     f64::from(tokens) / limits.least_s(&work)
                 }
                 Test::Decode { tokens, depth } => {
                     // Halfway, the depth is greater by half of what is decoded.
                     let depth = (depth + tokens / 2) as usize;
-                    1.0 / limits.least_s(&Work::decode(package, depth, kv_bytes))
+                    1.0 / limits.least_s(&Work::decode(package, depth, kv_type, kv_bytes))
                 }
                 _ => continue,
             };
