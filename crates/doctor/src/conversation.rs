@@ -1,10 +1,12 @@
 //! From `messages` to token ids: checking a conversation, rendering it by the model's chat
 //! template, and tokenizing it. Steps 1 and 2 of a request's life.
 
+use cache::Namespace;
 use package::{ChatRequest, ChatTemplate, Encoding, PromptMap, Rendered, Tokenizer};
 use serde_json::{Map, Value};
 
 use crate::error::{PromptError, PromptTooLong, shown};
+use crate::known_texts::KnownTexts;
 
 const MESSAGES_MAX: usize = 16_384;
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
@@ -150,6 +152,8 @@ pub struct PromptMaker<'a> {
     pub date: Option<&'a str>,
     /// Tokens of the context, where they are known: a longer prompt is refused.
     pub context: Option<usize>,
+    /// Texts whose tokens are remembered, and whose they are.
+    pub known: Option<(&'a KnownTexts, Namespace)>,
 }
 
 impl PromptMaker<'_> {
@@ -194,10 +198,11 @@ impl PromptMaker<'_> {
                 let error = PromptTooLong { tokens, at_least: true, context };
                 Err(PromptError::too_long(field, error))
             }
-            _ => self
-                .tokenizer
-                .encode(text, bos)
-                .map_err(|error| PromptError::new(field, error.to_string())),
+            _ => match self.known {
+                Some((known, namespace)) => known.encode(namespace, self.tokenizer, text, bos),
+                None => self.tokenizer.encode(text, bos),
+            }
+            .map_err(|error| PromptError::new(field, error.to_string())),
         }
     }
 

@@ -13,6 +13,7 @@
 //!     chat_template: text.chat_template.as_ref(),
 //!     date: None,
 //!     context: text.context,
+//!     known: None,
 //! };
 //! let first = Prompt::read("a.txt", b"Once upon a time", maker)?;
 //! let second = Prompt::read("b.txt", b"Once upon a midnight dreary", maker)?;
@@ -27,6 +28,7 @@ mod conversation;
 mod error;
 mod excerpt;
 mod hint;
+mod known_texts;
 mod prompt;
 mod text_prompt;
 mod tools;
@@ -36,6 +38,7 @@ pub use conversation::{PromptMaker, check_messages};
 pub use error::{PromptError, PromptTooLong, check_length, shown};
 pub use excerpt::Excerpt;
 pub use hint::Hint;
+pub use known_texts::KnownTexts;
 pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
 pub use text_prompt::{TextPrompt, token_ids};
 pub use tools::{check_tool_choice, check_tools};

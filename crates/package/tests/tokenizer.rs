@@ -186,7 +186,35 @@ fn few_bytes_of_text_make_a_token() {
     }
 }
 
+/// A text with tokens of every kind in it, whole and cut short.
+fn marked_text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        any_text(),
+        "[ \\n]{0,3}",
+        "<\\|(im_start|im_end|endoftext)\\|>",
+        "[<|>]{1,3}",
+        "<\\|im_[a-z]{0,5}\\|?>?",
+        Just("<s>".to_owned()),
+        Just("<repo_name>".to_owned()),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
 proptest! {
+    #[test]
+    fn parts_encode_to_the_whole(text in marked_text()) {
+        let all = GPT2.iter().chain(SMOLLM2.iter()).chain(NORMALIZING.iter());
+        for tokenizer in all {
+            let parts = tokenizer.parts(&text);
+            prop_assert_eq!(parts.concat(), text.as_str());
+            let mut ids = Vec::new();
+            for part in &parts {
+                ids.extend(tokenizer.encode(part, false).expect("encodes").ids);
+            }
+            prop_assert_eq!(ids, tokenizer.encode(&text, false).expect("encodes").ids);
+        }
+    }
+
     #[test]
     fn no_text_has_fewer_tokens_than_the_bound(
         text in any_text(),

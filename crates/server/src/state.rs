@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
-use doctor::PromptMaker;
+use doctor::{KnownTexts, PromptMaker};
 use engine::{Engine, Events, Request};
 use package::Package;
 use tokio::sync::Semaphore;
@@ -27,6 +27,7 @@ pub(crate) struct App {
     pub(crate) package: Arc<Package>,
     pub(crate) options: Arc<ServerOptions>,
     pub(crate) started_s: u64,
+    known: Arc<KnownTexts>,
     /// Prompts that may be rendered and tokenized at the same time.
     preparing: Arc<Semaphore>,
 }
@@ -41,6 +42,7 @@ impl App {
             package,
             options: Arc::new(options),
             started_s: now_s(),
+            known: Arc::default(),
             preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
         }
     }
@@ -77,13 +79,15 @@ impl App {
             .map_err(|error| ApiError::internal(format!("preparing the prompt failed: {error}")))?
     }
 
-    /// What makes prompts of this model for this engine.
-    pub(crate) fn prompt_maker(&self) -> PromptMaker<'_> {
+    /// What makes prompts of this model for this engine; the tokens of texts are remembered for
+    /// the namespace that is given.
+    pub(crate) fn prompt_maker(&self, namespace: Option<Namespace>) -> PromptMaker<'_> {
         PromptMaker {
             tokenizer: &self.package.tokenizer,
             chat_template: self.package.chat_template.as_ref(),
             date: self.options.template_date.as_deref(),
             context: Some(self.engine.info().context),
+            known: namespace.map(|namespace| (&*self.known, namespace)),
         }
     }
 

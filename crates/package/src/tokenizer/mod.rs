@@ -7,6 +7,7 @@ mod directory;
 mod error;
 mod gguf;
 mod json;
+mod parts;
 mod pre;
 mod table;
 
@@ -15,6 +16,7 @@ pub use error::TokenizerError;
 use crate::gguf::Metadata;
 use bound::Bound;
 use description::{Description, KNOWN_ENDS, Roles, TokenName};
+use parts::Parts;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -52,6 +54,7 @@ pub struct Tokenizer {
     literal: AddedVocabulary,
     table: TokenTable,
     bound: Bound,
+    parts: Parts,
     bos: Option<u32>,
     eos: Option<u32>,
     ends: Vec<u32>,
@@ -123,6 +126,7 @@ impl Tokenizer {
             literal,
             table,
             bound,
+            parts: Parts::new(&tokens),
             bos,
             eos,
             ends,
@@ -219,6 +223,13 @@ impl Tokenizer {
             .map_err(|error| TokenizerError::Encode(error.to_string()))?;
         let offsets = encoding.get_offsets().iter().map(|&(start, end)| start..end).collect();
         Ok(Encoding { ids, offsets })
+    }
+
+    /// Cuts a text where its encoding may be: the [encodings](Self::encode) of the parts, end to
+    /// end, are that of the whole. A rendered conversation is cut before each of the tokens by
+    /// which its template marks messages; a text without any such is one part.
+    pub fn parts<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        self.parts.of(text)
     }
 
     /// What kind of tokenizer it is, for people to read.

@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
         chat_template: text.chat_template.as_ref(),
         date: arguments.template_date.as_deref(),
         context: text.context,
+        known: None,
     };
     let ((first, received), (second, receives)) = (read(first, maker)?, read(second, maker)?);
     let verdict = doctor::why(&first, &second, &text.tokenizer);

@@ -142,14 +142,15 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
 }
 
 fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
-    let maker = app.prompt_maker();
-    let (encoding, map) = maker.chat(&call.messages, call.tools.as_ref(), &call.variables)?;
     let parameters = call.parameters;
+    let namespace = namespace(parameters.cache_salt.as_deref());
+    let maker = app.prompt_maker(parameters.use_cache.then_some(namespace));
+    let (encoding, map) = maker.chat(&call.messages, call.tools.as_ref(), &call.variables)?;
     Ok(Request {
         id,
         prompt: encoding.ids,
         prompt_map: Some(map),
-        namespace: namespace(parameters.cache_salt.as_deref()),
+        namespace,
         choices: parameters.choices,
         max_tokens: call.max_tokens,
         sampling: parameters.sampling,

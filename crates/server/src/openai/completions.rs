@@ -36,7 +36,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
     let id = new_id("cmpl-")?;
     let (call, prompts) = app
         .prepare(move |app| {
-            let prompts = tokenize(app, &call.prompts)?;
+            let prompts = tokenize(app, &call)?;
             Ok((call, prompts))
         })
         .await?;
@@ -84,9 +84,10 @@ pub(crate) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored: fields.ignored() })
 }
 
-fn tokenize(app: &App, prompts: &[TextPrompt]) -> Result<Vec<Vec<u32>>, ApiError> {
-    let maker = app.prompt_maker();
-    prompts.iter().map(|prompt| Ok(prompt.encode(maker)?)).collect()
+fn tokenize(app: &App, call: &TextCall) -> Result<Vec<Vec<u32>>, ApiError> {
+    let namespace = namespace(call.parameters.cache_salt.as_deref());
+    let maker = app.prompt_maker(call.parameters.use_cache.then_some(namespace));
+    call.prompts.iter().map(|prompt| Ok(prompt.encode(maker)?)).collect()
 }
 
 fn echo_of(app: &App, ids: &[u32]) -> Echo {

@@ -31,7 +31,7 @@ fn tokenize_fields(app: &App, fields: &mut Fields) -> Result<Vec<u32>, ApiError>
         }
         let messages = doctor::check_messages(Some(messages))?;
         let tools = doctor::check_tools(fields.array("tools")?)?;
-        let (encoding, _) = app.prompt_maker().chat(&messages, tools.as_ref(), &Map::new())?;
+        let (encoding, _) = app.prompt_maker(None).chat(&messages, tools.as_ref(), &Map::new())?;
         return Ok(encoding.ids);
     }
     let bos = fields.boolean("add_special_tokens")?.unwrap_or(true);

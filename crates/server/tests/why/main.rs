@@ -22,6 +22,7 @@ fn maker(package: &Package) -> PromptMaker<'_> {
         chat_template: package.chat_template.as_ref(),
         date: Some(live::DATE),
         context: Some(package.config.context),
+        known: None,
     }
 }
 

@@ -67,9 +67,8 @@ fn text(
 pub(super) fn one(server: &Server, texts: &Texts) -> Result<Vec<(Test, f64)>, Failure> {
     let mut results = vec![(Test::Start, server.start.as_secs_f64() * 1e3)];
     for (test, question) in [(Test::Cold, 0), (Test::OtherQuestion, 1), (Test::Repeat, 1)] {
-        let text = format!("{}\n\nQuestion: {}\nAnswer:", texts.long, QUESTIONS[question]);
         let start = Instant::now();
-        server.complete(&text, 1).map_err(Failure::new)?;
+        server.ask(&texts.long, QUESTIONS[question], 1).map_err(Failure::new)?;
         results.push((test, start.elapsed().as_secs_f64() * 1e3));
     }
     if let Some(bytes) = server.peak_bytes() {
@@ -89,23 +88,22 @@ pub(super) fn several(
         (Test::ClientsCold { clients }, QUESTIONS[0]),
         (Test::ClientsWarm { clients }, QUESTIONS[1]),
     ] {
-        let prompts = (0..clients).map(|client| {
-            format!("{}\n\nQuestion of client {client}: {question}\nAnswer:", texts.system)
-        });
-        results.push((test, ask_together(server, &prompts.collect::<Vec<_>>())?));
+        let questions = (0..clients).map(|client| format!("Client {client} asks: {question}"));
+        let questions = questions.collect::<Vec<_>>();
+        results.push((test, ask_together(server, &texts.system, &questions)?));
     }
     Ok(results)
 }
 
-/// Sends all prompts at once; milliseconds until the last answer.
-fn ask_together(server: &Server, prompts: &[String]) -> Result<f64, Failure> {
-    let ready = &Barrier::new(prompts.len() + 1);
+/// Asks all questions about a text at once; milliseconds until the last answer.
+fn ask_together(server: &Server, text: &str, questions: &[String]) -> Result<f64, Failure> {
+    let ready = &Barrier::new(questions.len() + 1);
     std::thread::scope(|scope| {
         let mut asking = Vec::new();
-        for prompt in prompts {
+        for question in questions {
             asking.push(scope.spawn(move || {
                 ready.wait();
-                server.complete(prompt, ANSWER_TOKENS)
+                server.ask(text, question, ANSWER_TOKENS)
             }));
         }
         ready.wait();

@@ -188,7 +188,8 @@ impl Bench<'_> {
                 None => (1, clients::CONTEXT),
                 Some(clients) => (clients, clients::CONTEXT_OF_EACH),
             };
-            let purpose = Purpose { model: &path, threads, clients: several, context };
+            let converses = package.chat_template.is_some();
+            let purpose = Purpose { model: &path, threads, clients: several, context, converses };
             self.servers(purpose, clients, &name, &package)?;
         }
         Ok(())

@@ -200,7 +200,7 @@ impl Peer {
         setting: Setting,
         port: u16,
     ) -> Result<Command, Failure> {
-        let Purpose { model, threads, clients, context } = purpose;
+        let Purpose { model, threads, clients, context, converses: _ } = purpose;
         let mut command = command_of(&self.bench.with_file_name(SERVER));
         command.arg("-m").arg(model.canonicalize()?).args(["-t", &threads.to_string()]);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);

@@ -180,6 +180,8 @@ pub(super) struct Purpose<'a> {
     pub(super) clients: u16,
     /// Tokens that each must have room for.
     pub(super) context: u32,
+    /// Whether the model has a chat template.
+    pub(super) converses: bool,
 }
 
 /// What a result counts.

@@ -27,6 +27,7 @@ pub(super) struct Server {
     child: Child,
     address: SocketAddr,
     ours: bool,
+    converses: bool,
     /// From starting it to its first answer.
     pub(super) start: Duration,
 }
@@ -61,7 +62,7 @@ impl Whose<'_> {
 
 /// Our own server: this program.
 fn ours(purpose: Purpose<'_>, kv_type: Option<KvType>) -> Result<Server, Failure> {
-    let Purpose { model, threads, clients, context } = purpose;
+    let Purpose { model, threads, clients, context, converses } = purpose;
     let program = std::env::current_exe()?;
     let mut command = Command::new(program);
     command.arg("serve").arg(model).args(["--port", "0", "--threads", &threads.to_string()]);
@@ -83,7 +84,7 @@ fn ours(purpose: Purpose<'_>, kv_type: Option<KvType>) -> Result<Server, Failure
     };
     // The rest of what it says must be read, or it would wait.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-    Ok(Server { child, address, ours: true, start: Duration::ZERO })
+    Ok(Server { child, address, ours: true, converses, start: Duration::ZERO })
 }
 
 /// A peer's server.
@@ -91,7 +92,8 @@ fn theirs(peer: &Peer, setting: Setting, purpose: Purpose<'_>) -> Result<Server,
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut command = peer.server(purpose, setting, address.port())?;
     let child = quiet(&mut command).stderr(Stdio::null()).spawn()?;
-    Ok(Server { child, address, ours: false, start: Duration::ZERO })
+    let converses = purpose.converses;
+    Ok(Server { child, address, ours: false, converses, start: Duration::ZERO })
 }
 
 fn quiet(command: &mut Command) -> &mut Command {
@@ -99,18 +101,40 @@ fn quiet(command: &mut Command) -> &mut Command {
 }
 
 impl Server {
-    /// Asks for so many tokens; the status must be 200, and the tokens as many.
-    pub(super) fn complete(&self, prompt: &str, tokens: u32) -> Result<(), String> {
-        let mut body = json!({
-            "prompt": prompt, "temperature": 0, "cache_prompt": true, "ignore_eos": true
-        });
-        let (field, counted) = match self.ours {
-            true => ("max_tokens", "/usage/completion_tokens"),
-            false => ("n_predict", "/tokens_predicted"),
+    /// Asks a question about a text: in a conversation, or in one text where the model knows no
+    /// conversations.
+    pub(super) fn ask(&self, text: &str, question: &str, tokens: u32) -> Result<(), String> {
+        if !self.converses {
+            return self.complete(&format!("{text}\n\nQuestion: {question}\nAnswer:"), tokens);
+        }
+        let messages = json!([
+            {"role": "system", "content": text}, {"role": "user", "content": question}
+        ]);
+        let body = json!({"messages": messages, "max_tokens": tokens});
+        self.answer("/v1/chat/completions", body, "/usage/completion_tokens", tokens)
+    }
+
+    /// Asks for a text to be continued.
+    fn complete(&self, prompt: &str, tokens: u32) -> Result<(), String> {
+        let (path, field, counted) = match self.ours {
+            true => ("/v1/completions", "max_tokens", "/usage/completion_tokens"),
+            false => ("/completion", "n_predict", "/tokens_predicted"),
         };
-        body[field] = Value::from(tokens);
-        let body = body.to_string();
-        let answer = self.post(&body).map_err(|error| error.to_string())?;
+        self.answer(path, json!({"prompt": prompt, field: tokens}), counted, tokens)
+    }
+
+    /// Asks for so many tokens; the status must be 200, and the tokens as many.
+    fn answer(
+        &self,
+        path: &str,
+        mut body: Value,
+        counted: &str,
+        tokens: u32,
+    ) -> Result<(), String> {
+        body["temperature"] = Value::from(0);
+        body["cache_prompt"] = Value::from(true);
+        body["ignore_eos"] = Value::from(true);
+        let answer = self.post(path, &body.to_string()).map_err(|error| error.to_string())?;
         let last = answer.lines().last().unwrap_or("an empty answer");
         if answer.split_whitespace().nth(1) != Some("200") {
             return Err(last.to_owned());
@@ -123,8 +147,7 @@ impl Server {
         }
     }
 
-    fn post(&self, body: &str) -> std::io::Result<String> {
-        let path = if self.ours { "/v1/completions" } else { "/completion" };
+    fn post(&self, path: &str, body: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
