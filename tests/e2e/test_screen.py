@@ -24,6 +24,8 @@ COMMANDS = [
     ["tokenize"],
     ["why"],
     ["bench"],
+    ["cache"],
+    ["cache", "replay"],
     ["check"],
     ["check", "exact"],
     ["check", "article"],

@@ -58,6 +58,9 @@ pub(crate) fn difference(at: usize, cached: &[u32], request: &[u32]) -> Stop {
 fn identical_after(cached: &[u32], request: &[u32]) -> usize {
     let cached = &cached[..cached.len().min(COMPARED_TOKENS_MAX)];
     let request = &request[..request.len().min(COMPARED_TOKENS_MAX)];
+    if !may_share(cached, request) {
+        return 0;
+    }
     let (rows, columns) = (request.len() as isize, cached.len() as isize);
     let shorter = request.len().min(cached.len());
     let edits_max = EDITS_MAX.min(request.len() + cached.len()) as isize;
@@ -98,6 +101,18 @@ fn identical_after(cached: &[u32], request: &[u32]) -> usize {
         }
     }
     best
+}
+
+/// Whether some id may be in both; when not, there is nothing that skipping could find. Ids are
+/// told apart by their last bits, which takes one pass.
+fn may_share(cached: &[u32], request: &[u32]) -> bool {
+    const BITS: u32 = 1 << 15;
+    let mut seen = [0_u64; BITS as usize / 64];
+    let place = |id: u32| ((id % BITS / 64) as usize, 1 << (id % 64));
+    for (word, bit) in cached.iter().map(|&id| place(id)) {
+        seen[word] |= bit;
+    }
+    request.iter().map(|&id| place(id)).any(|(word, bit)| seen[word] & bit != 0)
 }
 
 #[cfg(test)]
@@ -163,6 +178,15 @@ mod tests {
                 let rest = (&cached[stop.at..], &request[stop.at..]);
                 prop_assert!(after <= longest_common_subsequence(rest.0, rest.1));
             }
+        }
+
+        #[test]
+        fn an_id_in_both_is_seen(
+            cached in prop::collection::vec(any::<u32>(), 1..40),
+            request in prop::collection::vec(any::<u32>(), 1..40),
+        ) {
+            prop_assert!(may_share(&cached, &[request.as_slice(), &cached[..1]].concat()));
+            prop_assert!(!may_share(&cached, &[]) && !may_share(&[], &request));
         }
 
         #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::anthropic;
 use crate::conversation::{PromptMaker, check_messages};
-use crate::error::{PromptError, check_length};
+use crate::error::{PromptError, check_length, shown};
 use crate::text_prompt::TextPrompt;
 use crate::tools::{check_tool_choice, check_tools};
 
@@ -73,16 +73,48 @@ impl Prompt {
                 let prompt = Prompt::of_body(name, body.clone(), maker)?;
                 Prompt { body: Some(body), ..prompt }
             }
-            None => {
-                let tokens = TextPrompt::Text(text.to_owned()).encode(maker)?;
-                fits(&tokens, 1, maker, "")?;
-                Prompt::plain(name, Shape::Text, tokens)
+            None => Prompt::of_text(name, text.to_owned(), maker)?,
+        };
+        prompt.not_empty()
+    }
+
+    /// Makes the prompt of a request's body, or of a text that is the prompt itself.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn of_value(
+        name: &str,
+        value: Value,
+        maker: PromptMaker<'_>,
+    ) -> Result<Prompt, PromptError> {
+        let prompt = match value {
+            Value::Object(body) => match problem(&body) {
+                None => Prompt::of_body(name, body, maker)?,
+                Some(problem) => return Err(PromptError::new("", problem)),
+            },
+            Value::String(text) => Prompt::of_text(name, text, maker)?,
+            other => {
+                let wanted = "the body of a request, or a text";
+                return Err(PromptError::new(
+                    "",
+                    format!("it is {}, and not {wanted}", shown(&other)),
+                ));
             }
         };
-        if prompt.tokens.is_empty() {
-            return Err(PromptError::new("", "the prompt is empty"));
+        prompt.not_empty()
+    }
+
+    fn of_text(name: &str, text: String, maker: PromptMaker<'_>) -> Result<Prompt, PromptError> {
+        let tokens = TextPrompt::Text(text).encode(maker)?;
+        fits(&tokens, 1, maker, "")?;
+        Ok(Prompt::plain(name, Shape::Text, tokens))
+    }
+
+    fn not_empty(self) -> Result<Prompt, PromptError> {
+        match self.tokens.is_empty() {
+            true => Err(PromptError::new("", "the prompt is empty")),
+            false => Ok(self),
         }
-        Ok(prompt)
     }
 
     fn plain(name: &str, shape: Shape, tokens: Vec<u32>) -> Prompt {
@@ -126,19 +158,26 @@ impl Prompt {
 /// The request in a file; `None` where it is a text.
 fn body(name: &str, text: &str) -> Result<Option<Map<String, Value>>, PromptError> {
     let must_be = name.to_ascii_lowercase().ends_with(".json");
-    let is_request =
-        |body: &Map<_, _>| body.contains_key("messages") || body.contains_key("prompt");
     let problem = match serde_json::from_str(text) {
-        Ok(Value::Object(body)) if is_request(&body) => return Ok(Some(body)),
-        _ if !must_be => return Ok(None),
-        Ok(Value::Object(body)) if body.contains_key("input") => {
-            "it is a Responses API body; 'messages' or 'prompt' are read".to_owned()
-        }
-        Ok(Value::Object(_)) => "it has neither 'messages' nor 'prompt'".to_owned(),
+        Ok(Value::Object(body)) => match problem(&body) {
+            None => return Ok(Some(body)),
+            Some(problem) => problem.to_owned(),
+        },
         Ok(_) => "it is not a JSON object".to_owned(),
         Err(error) => format!("it is not JSON: {error}"),
     };
-    Err(PromptError::new("", problem))
+    if must_be { Err(PromptError::new("", problem)) } else { Ok(None) }
+}
+
+/// Why an object is not the body of a request that is read here, if it is not.
+fn problem(body: &Map<String, Value>) -> Option<&'static str> {
+    if body.contains_key("messages") || body.contains_key("prompt") {
+        return None;
+    }
+    Some(match body.contains_key("input") {
+        true => "it is a Responses API body; 'messages' or 'prompt' are read",
+        false => "it has neither 'messages' nor 'prompt'",
+    })
 }
 
 fn completion(

@@ -8,7 +8,9 @@ use engine::KvType;
 
 use crate::bytes;
 use crate::explain::Language;
-use crate::values::{ANY, ModelParser, kv_type, number, position, tolerance, whole};
+use crate::values::{
+    ANY, Capacity, ModelParser, capacity, kv_type, number, position, tolerance, whole,
+};
 
 const MODEL_HELP: &str = "A file, directory or name of a model [default: smollm2]";
 const MODEL_LONG_HELP: &str = "A .gguf file, a directory with config.json, an alias (smollm2, \
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Why(WhyArguments),
     /// Measure prefill and decode speed
     Bench(BenchArguments),
+    /// What prompt caches hold, and would have held
+    Cache(CacheArguments),
     /// Check a promise: exact reuse, or the article, row by row
     Check(CheckArguments),
     /// Print a shell's completions
@@ -501,6 +505,49 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) runs: Option<PathBuf>,
     /// One JSON document (schema refrain.bench/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct CacheArguments {
+    #[command(subcommand)]
+    pub(crate) command: CacheCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Replay a trace, and say what would have been reused
+    ///
+    /// Each line of the file is a JSON object: a request of a Mooncake trace (timestamp,
+    /// input_length, hash_ids: one for each 512 tokens), or the body of a request, as OpenAI's or
+    /// Anthropic's clients send it. They go through the very prompt cache that serves, in the
+    /// order of the file. Prompts alone are kept: a server also keeps its answers.
+    Replay(CacheReplayArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct CacheReplayArguments {
+    /// The trace: a JSON object a line
+    pub(crate) file: PathBuf,
+    /// Tokens that the cache holds, as 4Mi or unbounded
+    ///
+    /// Ki, Mi and Gi count in powers of 1,024, and k, M and G in powers of 1,000. Can be given
+    /// several times.
+    #[arg(
+        long, value_delimiter = ',', value_name = "TOKENS,..", value_parser = capacity,
+        default_value = "1Mi,4Mi,16Mi,unbounded"
+    )]
+    pub(crate) capacity: Vec<Capacity>,
+    /// The model that tokenizes bodies [default: smollm2]
+    ///
+    /// Only its tokenizer and chat template are read; a Mooncake trace needs none.
+    #[arg(long, value_name = "MODEL", value_parser = ModelParser)]
+    pub(crate) model: Option<String>,
+    /// Draw the hit rate over the trace and by capacity
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// One JSON document (schema refrain.replay/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -79,6 +79,18 @@ refrain bench --compare -r 7 --peer ../llama.cpp/build/bin/llama-bench
 refrain bench --plot growth.svg",
     ),
     (
+        "cache",
+        "\
+refrain cache replay trace.jsonl     what would have been reused of a trace",
+    ),
+    (
+        "cache replay",
+        "\
+refrain cache replay trace.jsonl
+refrain cache replay trace.jsonl --capacity 1Mi,4Mi,unbounded --plot hits.svg
+refrain cache replay requests.jsonl --model ./model.gguf --json",
+    ),
+    (
         "check",
         "\
 refrain check exact                  reuse changes no bit

@@ -8,6 +8,7 @@ mod explain;
 mod failure;
 mod interrupt;
 mod loading;
+mod plot;
 mod quoted;
 mod screen;
 mod terminal;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Tokenize(arguments) => commands::tokenize::run(&arguments, &terminal),
         Command::Why(arguments) => commands::why::run(&arguments, &terminal),
         Command::Bench(arguments) => commands::bench::run(&arguments, &terminal),
+        Command::Cache(arguments) => commands::cache::run(&arguments, &terminal),
         Command::Check(arguments) => commands::check::run(&arguments, &terminal),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),

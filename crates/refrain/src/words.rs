@@ -6,6 +6,19 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{ending}")
 }
 
+/// A number with a comma before each three digits: "144,793,823".
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// How many single edits make `other` of `one`: a character put in, taken out or exchanged
 /// (Levenshtein's distance).
 pub(crate) fn edits(one: &str, other: &str) -> usize {
@@ -30,6 +43,7 @@ mod tests {
     #[test]
     fn one_is_one_and_edits_are_counted() {
         assert_eq!([counted(0, "token"), counted(1, "token")], ["0 tokens", "1 token"]);
+        assert_eq!([0, 999, 1_000, 144_793_823].map(grouped), ["0", "999", "1,000", "144,793,823"]);
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("", "abc"), 3);
     }

@@ -3,6 +3,7 @@
 mod answer;
 mod article;
 pub(crate) mod bench;
+pub(crate) mod cache;
 mod chat;
 pub(crate) mod check;
 pub(crate) mod completions;

@@ -25,6 +25,7 @@ use self::servers::Whose;
 use crate::cli::BenchArguments;
 use crate::failure::Failure;
 use crate::loading::{self, Loaded};
+use crate::plot;
 use crate::terminal::Terminal;
 
 /// How long each limit is measured.
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &BenchArguments, terminal: &Terminal) -> Result<(),
     });
     let file = file.transpose()?;
     if let Some(path) = &arguments.plot {
-        growth::check(path)?;
+        plot::check(path)?;
     }
     let mut bench =
         Bench { arguments, terminal, peers, file, runs: Vec::new(), limits: Vec::new() };
