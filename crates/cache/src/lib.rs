@@ -22,6 +22,8 @@
 mod arena;
 mod children;
 mod compare;
+pub mod disk;
+mod disk_page;
 mod insert;
 mod lookup;
 mod namespace;
@@ -33,6 +35,7 @@ mod tree;
 mod verdict;
 
 pub use compare::compare;
+pub use disk_page::DiskPage;
 pub use lookup::{Held, Hit};
 pub use namespace::Namespace;
 pub use prompt_cache::{Limits, Pin, PromptCache, Stats};

@@ -1,0 +1,193 @@
+//! The thread that writes, and watches the directory.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use crate::disk::catalog::Catalog;
+use crate::disk::chain::{Chain, ChainKey};
+use crate::disk::event::DiskEvent;
+use crate::disk::format::{Geometry, RecordHeader};
+use crate::disk::message::Message;
+use crate::disk::record::{NewPage, Record, SequencePage};
+use crate::disk::shared::add_duration;
+use crate::disk::writing::Writing;
+use crate::disk_page::DiskPage;
+use crate::timestamp::Timestamp;
+use crate::token_page::PAGE_TOKENS;
+
+/// Where a page lies that was to be stored.
+enum Stored {
+    /// It was there before.
+    Before(DiskPage),
+    /// It was written to the segment of this name.
+    Now(String, Box<Record>),
+}
+
+pub(crate) struct Keeper {
+    catalog: Catalog,
+    chain: Chain,
+    /// How new segments are laid out.
+    geometry: Geometry,
+    writing: Option<Writing>,
+    /// True from a failure until a page is written.
+    failing: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(catalog: Catalog, geometry: Geometry) -> Self {
+        Self { catalog, chain: Chain::default(), geometry, writing: None, failing: false }
+    }
+
+    pub(crate) fn run(mut self, messages: &Receiver<Message>) {
+        while let Ok(message) = messages.recv() {
+            match message {
+                Message::Append(page, now) => self.append(page, now),
+                Message::Refresh(now) => self.refresh(now),
+                Message::Damaged(wanted) => self.catalog.drop_damaged(&wanted),
+                Message::Flush(done) => {
+                    let _ = done.send(());
+                }
+                Message::Close => break,
+            }
+        }
+        self.catalog.note_uses(1);
+    }
+
+    fn refresh(&mut self, now: Timestamp) {
+        self.catalog.refresh(now, self.writing.as_ref().map(Writing::name));
+        // Somebody deleted it under us.
+        if self.writing.as_ref().is_some_and(|writing| !self.catalog.is_known(writing.name())) {
+            self.writing = None;
+        }
+        self.catalog.shared.refreshing.store(false, Ordering::Release);
+    }
+
+    fn append(&mut self, new: NewPage, now: Timestamp) {
+        let shared = self.catalog.shared.clone();
+        let NewPage { page, bytes } = new;
+        let stored = if shared.is_paused(now) { Err(None) } else { self.store(&page, &bytes, now) };
+        shared.queued_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+        let place = match stored {
+            Ok(place) => place,
+            Err(error) => {
+                if let Some(error) = error {
+                    self.pause(&error, now);
+                }
+                shared.counters.refused_pages.fetch_add(1, Ordering::Relaxed);
+                return self.catalog.tell(DiskEvent::Refused(page));
+            }
+        };
+        match place {
+            Stored::Before(place) => self.catalog.tell(DiskEvent::Stored(page, place)),
+            Stored::Now(name, record) => {
+                if std::mem::take(&mut self.failing) {
+                    self.catalog.tell(DiskEvent::Resumed);
+                }
+                self.catalog.wrote(&name, *record, page);
+                self.finish_if_full(now);
+            }
+        }
+    }
+
+    /// Writes a page unless it is there already. Without an error it is refused for lack of room in
+    /// the index.
+    fn store(
+        &mut self,
+        page: &SequencePage,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<Stored, Option<io::Error>> {
+        let keys = self.chain.keys(&page.namespace, &page.tokens, page.depth);
+        let (parent, key) = keys.ok_or(None)?;
+        let depth = u32::try_from(page.depth).map_err(|_| None)?;
+        if let Some(place) = self.place(&key, page.expires_at, now) {
+            return Ok(Stored::Before(place));
+        }
+        if self.catalog.index.is_full() {
+            return Err(None);
+        }
+        let start = Instant::now();
+        let mut tokens = [0; PAGE_TOKENS];
+        tokens.copy_from_slice(&page.path()[page.depth * PAGE_TOKENS..]);
+        let header = RecordHeader {
+            namespace: page.namespace,
+            depth,
+            tokens,
+            parent,
+            key,
+            expires_at: page.expires_at,
+            checksum: [0; 32],
+        };
+        let mut writing = match self.writing.take() {
+            Some(writing) => writing,
+            None => Writing::begin(&mut self.catalog, self.geometry, now)?.ok_or_else(no_room)?,
+        };
+        // A segment that another process began may have had the page.
+        if let Some(place) = self.place(&key, page.expires_at, now) {
+            self.writing = Some(writing);
+            return Ok(Stored::Before(place));
+        }
+        let written = writing.append(header, bytes, now);
+        let name = writing.name().to_string();
+        match &written {
+            // A disk that has room again takes the page where it was to go.
+            Err(error) if !is_full(error) => self.catalog.give_up(&name),
+            _ => self.writing = Some(writing),
+        }
+        let record = written?;
+        let counters = &self.catalog.shared.counters;
+        counters.written_pages.fetch_add(1, Ordering::Relaxed);
+        add_duration(&counters.write_ns, start.elapsed());
+        Ok(Stored::Now(name, Box::new(record)))
+    }
+
+    /// Where a page lies, if it lasts long enough there.
+    fn place(
+        &self,
+        key: &ChainKey,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<DiskPage> {
+        let record = self.catalog.index.get(key)?;
+        is_good_enough(record, expires_at, now).then_some(record.place)
+    }
+
+    fn finish_if_full(&mut self, now: Timestamp) {
+        if let Some(full) = self.writing.take_if(|writing| writing.is_full())
+            && let Err(error) = full.finish()
+        {
+            // The page itself was written.
+            self.pause(&error, now);
+        }
+    }
+
+    fn pause(&mut self, error: &io::Error, now: Timestamp) {
+        self.catalog.shared.pause(now);
+        if !std::mem::replace(&mut self.failing, true) {
+            self.catalog.tell(DiskEvent::Paused { kind: error.kind(), message: error.to_string() });
+        }
+    }
+}
+
+/// True if a stored page need not be written anew for a later expiry: it lasts at least half as
+/// long as it should, so that a life which each use extends is not written at each use.
+fn is_good_enough(record: &Record, expires_at: Option<Timestamp>, now: Timestamp) -> bool {
+    match (record.expires_at, expires_at) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(stored), Some(asked)) => {
+            stored > now && stored.0 - now.0 >= asked.0.saturating_sub(now.0) / 2
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn no_room() -> io::Error {
+    let why = "the budget is taken by segments that other processes write";
+    io::Error::new(io::ErrorKind::StorageFull, why)
+}

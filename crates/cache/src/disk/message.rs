@@ -1,0 +1,19 @@
+//! What the thread that keeps the directory is asked to do.
+
+use std::sync::mpsc::SyncSender;
+
+use crate::disk::record::{NewPage, Wanted};
+use crate::timestamp::Timestamp;
+
+pub(crate) enum Message {
+    /// Store a page.
+    Append(NewPage, Timestamp),
+    /// See what other processes have written and deleted.
+    Refresh(Timestamp),
+    /// Let a page go that was read and is damaged.
+    Damaged(Wanted),
+    /// Say when everything before this is done.
+    Flush(SyncSender<()>),
+    /// Finish.
+    Close,
+}

@@ -1,0 +1,7 @@
+//! The disk tier: what it keeps, shares, gives up, and refuses to serve.
+
+mod crash;
+mod full;
+mod model;
+mod scenes;
+mod support;
