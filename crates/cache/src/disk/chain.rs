@@ -1,9 +1,8 @@
 //! A page's key: a hash over everything that its K/V depend on but the model.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
-
-use blake3::Hasher;
 
 use crate::token_page::PAGE_TOKENS;
 
@@ -12,11 +11,12 @@ const ROOT_CONTEXT: &str = "refrain 2026 prompt cache: start of a namespace's ch
 const PAGE_CONTEXT: &str = "refrain 2026 prompt cache: page after page";
 
 /// A hasher that has taken in the context, which is half of the work for so short an input.
-static PAGE_HASHER: LazyLock<Hasher> = LazyLock::new(|| Hasher::new_derive_key(PAGE_CONTEXT));
+static PAGE_HASHER: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key(PAGE_CONTEXT));
 
 /// Names a page by its namespace and by all token ids up to its end. The model is left out, so that
 /// the same tokens under another model are recognized.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChainKey(pub(crate) [u8; 32]);
 
 impl ChainKey {
@@ -70,6 +70,14 @@ impl Chain {
             self.keys.push(key);
         }
         Some((self.keys[depth], self.keys[depth + 1]))
+    }
+}
+
+/// A part of it is a hash already.
+impl Hash for ChainKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
     }
 }
 

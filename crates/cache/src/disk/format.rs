@@ -153,11 +153,13 @@ impl RecordHeader {
         bytes[16..24].copy_from_slice(&expires_at.to_le_bytes());
         bytes[32..64].copy_from_slice(&self.namespace);
         bytes[64..96].copy_from_slice(&self.parent.0);
-        // The page's own key follows from its parent's and its tokens, and is not stored.
         bytes[96..128].copy_from_slice(&self.checksum);
         for (bytes, token) in bytes[128..192].chunks_exact_mut(4).zip(self.tokens) {
             bytes.copy_from_slice(&token.to_le_bytes());
         }
+        // It follows from the parent's and the tokens; stored, it need not be hashed again for each
+        // record of a directory.
+        bytes[192..224].copy_from_slice(&self.key.0);
         let checksum = record_checksum(&bytes, id, slot);
         bytes[RECORD_CHECKSUM_AT..].copy_from_slice(&checksum);
         bytes
@@ -173,23 +175,17 @@ impl RecordHeader {
         if bytes[..8] != RECORD_MAGIC || record_checksum(bytes, id, slot) != checksum {
             return None;
         }
-        let namespace = field(bytes, 32);
-        let depth = u32::from_le_bytes(field(bytes, 8));
-        let parent = ChainKey(field(bytes, 64));
-        if depth == 0 && parent != ChainKey::root(&namespace) {
-            return None;
-        }
         let mut tokens = [0; PAGE_TOKENS];
         for (index, token) in tokens.iter_mut().enumerate() {
             *token = u32::from_le_bytes(field(bytes, 128 + 4 * index));
         }
         let expires_at = u64::from_le_bytes(field(bytes, 16));
         Some(Self {
-            namespace,
-            depth,
+            namespace: field(bytes, 32),
+            depth: u32::from_le_bytes(field(bytes, 8)),
             tokens,
-            parent,
-            key: parent.next(&tokens),
+            parent: ChainKey(field(bytes, 64)),
+            key: ChainKey(field(bytes, 192)),
             expires_at: (expires_at != 0).then_some(Timestamp(expires_at)),
             checksum: field(bytes, 96),
         })
