@@ -29,24 +29,24 @@ impl Chunk {
 
 /// A place among the children: the chunk, and the index inside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+struct Place {
     chunk: usize,
     index: usize,
 }
 
-/// Children sorted by their token ids. Every method that compares takes the
-/// arena of the nodes, which give their tokens.
+/// Several children, sorted by their token ids.
 #[derive(Default)]
-pub(crate) struct Children {
+pub(crate) struct Sorted {
     chunks: Vec<Chunk>,
 }
 
-impl Children {
-    /// Bytes on the heap for a node's only child.
-    pub(crate) const ONLY_CHILD_BYTES: usize = size_of::<Chunk>() + size_of::<Entry>();
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+impl Sorted {
+    /// The only child there is.
+    fn only(&self) -> Option<Id> {
+        match &self.chunks[..] {
+            [Chunk { entries, .. }] if entries.len() == 1 => Some(entries[0].id),
+            _ => None,
+        }
     }
 
     /// The first place whose child is not `before`; children that are come first.
@@ -64,7 +64,7 @@ impl Children {
     }
 
     /// Where a child with these tokens is or would be.
-    pub(crate) fn place<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Place {
+    fn place<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Place {
         let place = self.partition(nodes, |child| child < tokens);
         // The end of one chunk is the start of the next, where the child itself would be.
         let past_end = self.chunks.get(place.chunk).is_some_and(|c| place.index == c.entries.len());
@@ -79,15 +79,9 @@ impl Children {
         Some(self.chunks.get(place.chunk)?.entries.get(place.index)?.id)
     }
 
-    /// The child with exactly these tokens.
-    pub(crate) fn find<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Option<Id> {
-        let id = self.at(self.place(nodes, tokens))?;
-        (nodes[id].as_ref() == tokens).then_some(id)
-    }
-
     /// How many of `tokens` the child that shares most of them begins with. It is one of the two
     /// neighbours of the place where `tokens` would be.
-    pub(crate) fn longest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
+    fn longest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
         let place = self.partition(nodes, |child| child < tokens);
         let before = match place.index.checked_sub(1) {
             Some(index) => self.at(Place { index, ..place }),
@@ -99,7 +93,7 @@ impl Children {
     }
 
     /// The most recently used child that begins with `prefix`.
-    pub(crate) fn newest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, prefix: &[u32]) -> Option<Id> {
+    fn newest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, prefix: &[u32]) -> Option<Id> {
         let start = self.partition(nodes, |child| child < prefix);
         let end = self.partition(nodes, |child| child < prefix || child.starts_with(prefix));
         let within = |number: usize| {
@@ -121,8 +115,8 @@ impl Children {
         within(chunk).iter().max_by_key(|entry| entry.used).map(|entry| entry.id)
     }
 
-    /// Puts a child where [`Children::place`] said.
-    pub(crate) fn insert(&mut self, place: Place, id: Id, used: u64) {
+    /// Puts a child where [`Sorted::place`] said.
+    fn insert(&mut self, place: Place, id: Id, used: u64) {
         let Some(chunk) = self.chunks.get_mut(place.chunk) else {
             self.chunks = vec![Chunk::new(vec![Entry { id, used }])];
             return;
@@ -137,20 +131,116 @@ impl Children {
     }
 
     /// Notes that the child at this place was used. `used` only grows.
-    pub(crate) fn touch(&mut self, place: Place, used: u64) {
+    fn touch(&mut self, place: Place, used: u64) {
         let chunk = &mut self.chunks[place.chunk];
         chunk.entries[place.index].used = used;
         chunk.newest = chunk.newest.max(used);
     }
 
     /// Takes the child at this place out.
-    pub(crate) fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: Place) {
         let chunk = &mut self.chunks[place.chunk];
         let removed = chunk.entries.remove(place.index);
         if chunk.entries.is_empty() {
             self.chunks.remove(place.chunk);
         } else if chunk.newest == removed.used {
             *chunk = Chunk::new(std::mem::take(&mut chunk.entries));
+        }
+    }
+}
+
+/// The children of a node. Nearly all nodes have one or none, which needs no memory of its own.
+/// Every method that compares takes the arena of the nodes, which give their tokens.
+#[derive(Default)]
+pub(crate) enum Children {
+    #[default]
+    None,
+    One(Id),
+    Many(Box<Sorted>),
+}
+
+impl Children {
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The child, when there is only one.
+    pub(crate) fn only(&self) -> Option<Id> {
+        match self {
+            Self::One(id) => Some(*id),
+            Self::None | Self::Many(_) => None,
+        }
+    }
+
+    /// The child with exactly these tokens.
+    pub(crate) fn find<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Option<Id> {
+        let id = match self {
+            Self::None => None,
+            Self::One(id) => Some(*id),
+            Self::Many(sorted) => sorted.at(sorted.place(nodes, tokens)),
+        };
+        id.filter(|&id| nodes[id].as_ref() == tokens)
+    }
+
+    /// How many of `tokens` the child that shares most of them begins with.
+    pub(crate) fn longest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(id) => common_prefix(nodes[*id].as_ref(), tokens),
+            Self::Many(sorted) => sorted.longest(nodes, tokens),
+        }
+    }
+
+    /// The most recently used child that begins with `prefix`.
+    pub(crate) fn newest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, prefix: &[u32]) -> Option<Id> {
+        match self {
+            Self::None => None,
+            Self::One(id) => nodes[*id].as_ref().starts_with(prefix).then_some(*id),
+            Self::Many(sorted) => sorted.newest(nodes, prefix),
+        }
+    }
+
+    /// Adds a child, which has these tokens and was last used by operation `used`; `only_used` is
+    /// that of the [`only`](Self::only) child so far.
+    pub(crate) fn insert<N: AsRef<[u32]>>(
+        &mut self,
+        nodes: &Arena<N>,
+        (id, used): (Id, u64),
+        only_used: u64,
+    ) {
+        match self {
+            Self::None => *self = Self::One(id),
+            Self::One(first) => {
+                let first = Entry { id: *first, used: only_used };
+                let mut sorted = Sorted { chunks: vec![Chunk::new(vec![first])] };
+                sorted.insert(sorted.place(nodes, nodes[id].as_ref()), id, used);
+                *self = Self::Many(Box::new(sorted));
+            }
+            Self::Many(sorted) => {
+                let place = sorted.place(nodes, nodes[id].as_ref());
+                sorted.insert(place, id, used);
+            }
+        }
+    }
+
+    /// Notes that a child was used. `used` only grows.
+    pub(crate) fn touch<N: AsRef<[u32]>>(&mut self, nodes: &Arena<N>, id: Id, used: u64) {
+        if let Self::Many(sorted) = self {
+            sorted.touch(sorted.place(nodes, nodes[id].as_ref()), used);
+        }
+    }
+
+    /// Takes a child out.
+    pub(crate) fn remove<N: AsRef<[u32]>>(&mut self, nodes: &Arena<N>, id: Id) {
+        match self {
+            Self::None => {}
+            Self::One(_) => *self = Self::None,
+            Self::Many(sorted) => {
+                sorted.remove(sorted.place(nodes, nodes[id].as_ref()));
+                if let Some(only) = sorted.only() {
+                    *self = Self::One(only);
+                }
+            }
         }
     }
 }

@@ -9,10 +9,10 @@
 //!
 //! let (everyone, now) = (Namespace::public(), Timestamp(0));
 //! let mut cache = PromptCache::new(Limits::default(), now);
-//! let free = cache.insert(&everyone, &[464, 3797, 3332], &["page 0"], "first", now);
+//! let free = cache.insert(&everyone, &[464, 3797, 3332], &["page 0"], "first", now, None);
 //! assert!(free.is_empty());
 //!
-//! let hit = cache.lookup(&everyone, &[464, 3797, 1816, 1363], "second", now);
+//! let hit = cache.lookup(&everyone, &[464, 3797, 1816, 1363], "second", now, None);
 //! assert_eq!((hit.reused_tokens, hit.pages), (2, vec!["page 0"]));
 //! assert_eq!(hit.verdict.stop.reason, Reason::DifferentToken);
 //! assert_eq!(hit.verdict.compared_with.as_deref(), Some("first"));
@@ -20,6 +20,7 @@
 //! ```
 
 mod arena;
+mod changes;
 mod children;
 mod compare;
 pub mod disk;
@@ -28,17 +29,22 @@ mod insert;
 mod lookup;
 mod namespace;
 mod node;
+mod operator;
+mod orders;
 mod prompt_cache;
+mod stored;
 mod timestamp;
 mod token_page;
 mod tree;
 mod verdict;
 
+pub use changes::Freed;
 pub use compare::compare;
 pub use disk_page::DiskPage;
 pub use lookup::{Held, Hit};
 pub use namespace::Namespace;
+pub use operator::{Entry, PinRefused};
 pub use prompt_cache::{Limits, Pin, PromptCache, Stats};
 pub use timestamp::Timestamp;
 pub use token_page::PAGE_TOKENS;
-pub use verdict::{Reason, ReusedFrom, Stop, TokenText, Verdict};
+pub use verdict::{Loss, Reason, ReusedFrom, Stop, TokenText, Verdict};

@@ -1,14 +1,17 @@
 //! Finding the longest reusable prefix, and saying why it is no longer.
 
+use std::hash::Hash;
+
 use crate::arena::Id;
 use crate::compare::{COMPARED_TOKENS_MAX, difference};
+use crate::disk_page::DiskPage;
 use crate::namespace::Namespace;
-use crate::node::{Kind, State};
+use crate::node::Kind;
 use crate::prompt_cache::{Pin, PromptCache, shared_id};
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
-use crate::tree::Descent;
-use crate::verdict::{Reason, Stop, Verdict};
+use crate::tree::{ALIVE, Descent, HELD, NOT_HELD};
+use crate::verdict::{Loss, Reason, Stop, Verdict};
 
 /// What a prompt can reuse.
 #[derive(Debug)]
@@ -17,12 +20,34 @@ pub struct Hit<P> {
     /// [`PAGE_TOKENS`], the last page is reused in part: the caller copies it and goes on in the
     /// copy, since a page in the cache is immutable.
     pub pages: Vec<P>,
-    /// Tokens to reuse, at most all but the last.
+    /// Tokens to reuse from memory, at most all but the last of the prompt.
     pub reused_tokens: usize,
-    /// Why it is no more.
+    /// Why it is no more, if nothing is restored: with pages in `stored`, `cheaper_to_compute`.
     pub verdict: Verdict,
     /// Keeps `pages` from being evicted.
     pub pin: Pin,
+    /// The pages of the prompt that lie on disk directly after the full ones of `pages`; empty
+    /// where these would not save more tokens than `pages` do. The caller restores all of them
+    /// and [`insert`](PromptCache::insert)s them, or computes their tokens.
+    pub stored: Vec<DiskPage>,
+    /// The verdict if `stored` is restored; `None` where there is nothing to restore.
+    pub restored: Option<Verdict>,
+}
+
+/// How far a prompt is reused: what the verdict on it begins from.
+struct Reach<'a> {
+    /// Tokens reused from memory, and in all.
+    ram: usize,
+    at: usize,
+    /// Where the full pages that match end.
+    end: Id,
+    /// Tokens that match in full pages, and inside one more.
+    full: usize,
+    inside: usize,
+    /// The page that the last matching token lies in.
+    deepest: Option<Id>,
+    /// What is known after the full pages, stored or gone.
+    beyond: &'a [Id],
 }
 
 /// What a lookup would find at this moment.
@@ -34,21 +59,21 @@ pub struct Held<P> {
     pub tokens: usize,
 }
 
-impl<P: Copy + Eq> PromptCache<P> {
+impl<P: Copy + Eq + Hash> PromptCache<P> {
     /// What [`lookup`](Self::lookup) would find, without being one: nothing is pinned, and nothing
-    /// counts as used.
+    /// counts as used. What has expired since the last operation that took the time is still there.
     pub fn held(&self, namespace: &Namespace, tokens: &[u32]) -> Held<P> {
         let Some(root) = self.tree.root(namespace) else {
             return Held { pages: Vec::new(), tokens: 0 };
         };
-        let found = self.tree.descend(root, tokens, Kind::Held);
+        let found = self.tree.descend(root, tokens, HELD);
         let reusable = found.tokens().min(tokens.len().saturating_sub(1));
         let full = found.path.iter().take(reusable / PAGE_TOKENS);
         Held { pages: full.filter_map(|&id| self.tree.page(id)).collect(), tokens: reusable }
     }
 
-    /// What is held after exactly `tokens`, up to `tokens_max` tokens of the most recently used
-    /// branch; empty if they are not all held. Nothing counts as used.
+    /// What is held or stored after exactly `tokens`, up to `tokens_max` tokens of the most
+    /// recently used branch; empty if they are not all held. Nothing counts as used.
     pub fn continuation(
         &self,
         namespace: &Namespace,
@@ -56,7 +81,7 @@ impl<P: Copy + Eq> PromptCache<P> {
         tokens_max: usize,
     ) -> Vec<u32> {
         let Some(root) = self.tree.root(namespace) else { return Vec::new() };
-        let held = self.tree.descend(root, tokens, Kind::Held);
+        let held = self.tree.descend(root, tokens, ALIVE);
         match held.newest.filter(|_| held.tokens() == tokens.len()) {
             Some(branch) => self.tree.continuation(branch, held.inside, tokens_max),
             None => Vec::new(),
@@ -64,27 +89,33 @@ impl<P: Copy + Eq> PromptCache<P> {
     }
 
     /// Finds the longest held prefix of `tokens` in the caller's namespace, at most
-    /// `tokens.len() - 1` tokens, and pins its pages until [`unpin`](Self::unpin). What matched
-    /// becomes the most recently used, by `request`; of a page that matched only in part, the
-    /// request named for it stays the last one that contains it.
+    /// `tokens.len() - 1` tokens, and pins its pages until [`unpin`](Self::unpin); and says what
+    /// goes on from there on disk. What matched in memory becomes the most recently used, by
+    /// `request`, and lives at least until `expires_at`, or for ever without one; of a page that
+    /// matched only in part, the request named for it stays the last one that contains it.
     pub fn lookup(
         &mut self,
         namespace: &Namespace,
         tokens: &[u32],
         request: &str,
         now: Timestamp,
+        expires_at: Option<Timestamp>,
     ) -> Hit<P> {
+        self.expire_due(now);
         let Some(root) = self.tree.root(namespace) else {
-            let verdict = Verdict::from_ram(tokens.len(), self.first_request(), None);
-            return Hit { pages: Vec::new(), reused_tokens: 0, verdict, pin: Pin(None) };
+            let verdict = Verdict::new(tokens.len(), 0, self.first_request(), None);
+            let (pin, stored) = (Pin(None), Vec::new());
+            let pages = Vec::new();
+            return Hit { pages, reused_tokens: 0, verdict, pin, stored, restored: None };
         };
-        let held = self.tree.descend(root, tokens, Kind::Held);
+        let held = self.tree.descend(root, tokens, HELD);
+        let rest = &tokens[held.path.len() * PAGE_TOKENS..];
+        let beyond = self.tree.descend(held.end, rest, NOT_HELD);
         // Explained before anything is touched: the request is not to be compared with itself.
-        let (stop, compared_with) = self.explain(tokens, &held);
-        let reused_tokens = stop.at;
-        let verdict = Verdict::from_ram(tokens.len(), stop, compared_with);
+        let verdict = self.explain(tokens, &held_reach(tokens, &held, &beyond), &beyond);
+        let (stored, restored) = self.stored(tokens, &held, &beyond, verdict.reused_tokens);
         let mut matching = held.path;
-        let by = self.tree.begin(shared_id(request), now);
+        let by = self.tree.begin(shared_id(request), now, expires_at);
         for &id in &matching {
             self.tree.touch(id, PAGE_TOKENS, &by);
         }
@@ -92,14 +123,44 @@ impl<P: Copy + Eq> PromptCache<P> {
             self.tree.touch(partly, held.inside, &by);
             matching.push(partly);
         }
-        matching.truncate(reused_tokens.div_ceil(PAGE_TOKENS));
+        matching.truncate(verdict.reused_tokens.div_ceil(PAGE_TOKENS));
         // Whatever has a held page below it is never evicted: one pin holds the whole path.
         let pinned = matching.last().copied();
         if let Some(id) = pinned {
             self.tree.pin(id);
         }
         let pages = matching.iter().filter_map(|&id| self.tree.page(id)).collect();
-        Hit { pages, reused_tokens, verdict, pin: Pin(pinned) }
+        let reused_tokens = verdict.reused_tokens;
+        Hit { pages, reused_tokens, verdict, pin: Pin(pinned), stored, restored }
+    }
+
+    /// The pages to restore so that more than `reused` tokens are reused, and the verdict then.
+    fn stored(
+        &self,
+        tokens: &[u32],
+        held: &Descent,
+        beyond: &Descent,
+        reused: usize,
+    ) -> (Vec<DiskPage>, Option<Verdict>) {
+        let places = beyond.path.iter().map_while(|&id| {
+            let node = self.tree.node(id);
+            node.disk.filter(|_| node.kind() == Kind::Stored)
+        });
+        let places: Vec<_> = places.collect();
+        let ram = held.path.len() * PAGE_TOKENS;
+        let full = ram + places.len() * PAGE_TOKENS;
+        let at = full.min(tokens.len().saturating_sub(1));
+        let Some(&end) = places.len().checked_sub(1).and_then(|last| beyond.path.get(last)) else {
+            return (Vec::new(), None);
+        };
+        if at <= reused {
+            return (Vec::new(), None);
+        }
+        let beyond_path = &beyond.path[places.len()..];
+        let deepest = Some(end);
+        let reach = Reach { ram, at, end, full, inside: 0, deepest, beyond: beyond_path };
+        let verdict = self.explain(tokens, &reach, beyond);
+        (places, Some(verdict))
     }
 
     fn first_request(&self) -> Stop {
@@ -107,61 +168,88 @@ impl<P: Copy + Eq> PromptCache<P> {
     }
 
     /// Where reuse stops and why, and the id of the last request that contains the page which
-    /// decides it: the deepest match over held pages and ghosts, and among branches the most
-    /// recently used.
-    fn explain(&self, tokens: &[u32], held: &Descent) -> (Stop, Option<String>) {
-        let at = held.tokens().min(tokens.len().saturating_sub(1));
-        let rest = &tokens[held.path.len() * PAGE_TOKENS..];
-        let ghost = self.tree.descend(held.end, rest, Kind::Ghost);
-        if held.tokens() == 0 && ghost.tokens() == 0 {
-            return (self.first_request(), None);
-        }
-        if at + 1 >= tokens.len() {
-            let deepest = held.deepest().or(ghost.deepest());
-            return (Stop::new(Reason::EndOfPrompt, at), deepest.and_then(|id| self.last_user(id)));
-        }
-        if ghost.tokens() > held.inside {
-            return self.explain_ghost(at, held, &ghost);
-        }
-        self.explain_branch(at, tokens, held)
+    /// decides it: the deepest match over pages and ghosts, and among branches the most recently
+    /// used.
+    fn explain(&self, tokens: &[u32], reach: &Reach<'_>, beyond: &Descent) -> Verdict {
+        let beyond_tokens = reach.beyond.len() * PAGE_TOKENS + beyond.inside;
+        let (stop, compared_with) = if reach.full + reach.inside + beyond_tokens == 0 {
+            (self.first_request(), None)
+        } else if reach.at + 1 >= tokens.len() {
+            let deepest = reach.deepest.or(beyond.deepest());
+            let stop = Stop::new(Reason::EndOfPrompt, reach.at);
+            (stop, deepest.and_then(|id| self.last_user(id)))
+        } else if beyond_tokens > reach.inside {
+            let first = reach.beyond.first().copied().or(beyond.newest);
+            self.explain_beyond(reach, reach.full + beyond_tokens, first)
+        } else {
+            self.explain_branch(tokens, reach)
+        };
+        Verdict::new(tokens.len(), reach.ram, stop, compared_with)
     }
 
-    /// The first page that is gone says when and for what; the deepest, how far it was held.
-    fn explain_ghost(&self, at: usize, held: &Descent, ghost: &Descent) -> (Stop, Option<String>) {
-        let mut stop = Stop::new(Reason::Evicted, at);
-        stop.held_tokens = Some(held.path.len() * PAGE_TOKENS + ghost.tokens());
-        let Some(first) = ghost.path.first().copied().or(ghost.deepest()) else {
-            return (stop, None);
-        };
+    /// The first page that is not there says when and for what; the deepest, how far it was.
+    fn explain_beyond(
+        &self,
+        reach: &Reach<'_>,
+        held_tokens: usize,
+        first: Option<Id>,
+    ) -> (Stop, Option<String>) {
+        let mut stop = Stop::new(Reason::CheaperToCompute, reach.at);
+        stop.held_tokens = Some(held_tokens);
+        let Some(first) = first else { return (stop, None) };
         let node = self.tree.node(first);
         stop.last_used = Some(node.used_at);
-        if let State::Ghost { evicted_at, evicted_for } = &node.state {
-            stop.evicted_at = Some(*evicted_at);
-            stop.evicted_for = Some(evicted_for.to_string());
+        if let Some((loss, at, request)) = node.lost() {
+            stop.reason = loss.into();
+            match loss {
+                Loss::Evicted => stop.evicted_at = Some(at),
+                Loss::Expired => stop.expired_at = Some(at),
+                Loss::Damaged => stop.damaged_at = Some(at),
+            }
+            stop.evicted_for = request.map(str::to_owned);
         }
         (stop, self.last_user(first))
     }
 
-    /// What is held either goes on with another token, or ends.
-    fn explain_branch(&self, at: usize, tokens: &[u32], held: &Descent) -> (Stop, Option<String>) {
-        let end = self.tree.node(held.end);
-        let branch = held.newest.filter(|&child| {
+    /// What is held or stored either goes on with another token, or ends.
+    fn explain_branch(&self, tokens: &[u32], reach: &Reach<'_>) -> (Stop, Option<String>) {
+        let end = self.tree.node(reach.end);
+        let shared = &tokens[reach.full..reach.full + reach.inside];
+        let branch = self.tree.newest(reach.end, shared, ALIVE).filter(|&child| {
             let child = self.tree.node(child);
             // Inside a page: whether the branch has more tokens in it. Between pages: whether it
             // is more recent than a sequence that ended there.
-            if held.inside > 0 { child.tokens.len() > held.inside } else { child.used > end.ended }
+            if reach.inside > 0 {
+                child.tokens.len() > reach.inside
+            } else {
+                child.used > end.ended
+            }
         });
         let Some(branch) = branch else {
-            let ended = held.deepest().and_then(|id| self.last_user(id));
-            return (Stop::new(Reason::EndOfCached, at), ended);
+            let ended = reach.deepest.and_then(|id| self.last_user(id));
+            return (Stop::new(Reason::EndOfCached, reach.at), ended);
         };
-        let cached = self.tree.continuation(branch, held.inside, COMPARED_TOKENS_MAX);
-        (difference(at, &cached, &tokens[at..]), self.last_user(branch))
+        let cached = self.tree.continuation(branch, reach.inside, COMPARED_TOKENS_MAX);
+        (difference(reach.at, &cached, &tokens[reach.at..]), self.last_user(branch))
     }
 
     /// The last request that contains the whole page.
     fn last_user(&self, id: Id) -> Option<String> {
         let request = &self.tree.node(id).request;
         (!request.is_empty()).then(|| request.to_string())
+    }
+}
+
+/// What is reused from memory alone.
+fn held_reach<'a>(tokens: &[u32], held: &Descent, beyond: &'a Descent) -> Reach<'a> {
+    let at = held.tokens().min(tokens.len().saturating_sub(1));
+    Reach {
+        ram: at,
+        at,
+        end: held.end,
+        full: held.path.len() * PAGE_TOKENS,
+        inside: held.inside,
+        deepest: held.deepest(),
+        beyond: &beyond.path,
     }
 }

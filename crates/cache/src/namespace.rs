@@ -13,7 +13,7 @@ pub struct Namespace(Option<[u8; 32]>);
 
 impl Namespace {
     /// The namespace of all callers that named none.
-    pub fn public() -> Self {
+    pub const fn public() -> Self {
         Self(None)
     }
 

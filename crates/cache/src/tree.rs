@@ -1,22 +1,25 @@
-//! The prefix tree: one node per page, held or ghost, and what may be given up next.
+//! The prefix tree: one node per page, held, stored or remembered, and how tokens follow it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::arena::{Arena, Id};
-use crate::children::Children;
+use crate::disk_page::DiskPage;
 use crate::namespace::Namespace;
-use crate::node::{Kind, Node, State};
+use crate::node::{Kind, NEVER, Node, Root, State};
+use crate::orders::Orders;
 use crate::timestamp::Timestamp;
 use crate::token_page::{PAGE_TOKENS, TokenPage};
 
-/// Who uses pages, and when: one operation of the cache.
+/// Who uses pages, when, and until when: one operation of the cache.
 pub(crate) struct Use {
-    /// The operation's number. All pages of one operation lie on one path, so no two leaves ever
-    /// share a number and the order of eviction is total.
+    /// The operation's number.
     pub(crate) number: u64,
     pub(crate) request: Arc<str>,
     pub(crate) now: Timestamp,
+    /// What is used lives at least until then.
+    pub(crate) expires_at: Timestamp,
 }
 
 /// How far a sequence of tokens follows the tree.
@@ -43,34 +46,46 @@ impl Descent {
     }
 }
 
+/// Whose K/V are in memory.
+pub(crate) const HELD: &[Kind] = &[Kind::Held];
+/// Whose K/V are somewhere.
+pub(crate) const ALIVE: &[Kind] = &[Kind::Held, Kind::Stored];
+/// What goes on after the held pages.
+pub(crate) const NOT_HELD: &[Kind] = &[Kind::Stored, Kind::Ghost];
+/// Whose K/V are gone.
+pub(crate) const GHOSTS: &[Kind] = &[Kind::Ghost];
+/// Whatever is known.
+pub(crate) const ALL: &[Kind] = &[Kind::Held, Kind::Stored, Kind::Ghost];
+
 /// All namespaces' pages.
 pub(crate) struct PrefixTree<P> {
-    nodes: Arena<Node<P>>,
+    pub(crate) nodes: Arena<Node<P>>,
+    pub(crate) orders: Orders,
+    /// What is stored at each place of the disk tier.
+    pub(crate) places: HashMap<DiskPage, Id>,
+    /// Pages that were found in use, until they are released.
+    pub(crate) parked: HashMap<P, Id>,
     roots: HashMap<Namespace, Id>,
-    /// Held leaves without pins, the longest unused first.
-    evictable: BTreeSet<(u64, Id)>,
-    /// Ghosts without ghosts below, the longest unused first.
-    ghost_leaves: BTreeSet<(u64, Id)>,
     operations: u64,
     pages: usize,
     tokens: usize,
     ghosts: usize,
 }
 
-impl<P: Copy + Eq> PrefixTree<P> {
-    /// Bytes a ghost is charged with: its node, its entry among its parent's children, its place in
-    /// the order (a B-tree is at least half full), and two request ids of usual length.
-    pub(crate) const GHOST_BYTES: usize = Arena::<Node<P>>::SLOT_BYTES
-        + Children::ONLY_CHILD_BYTES
-        + 2 * size_of::<(u64, Id)>()
-        + 2 * 64;
+impl<P: Copy + Eq + Hash> PrefixTree<P> {
+    /// Bytes a ghost is charged with: its node, its place among the ghosts, and two request ids of
+    /// usual length.
+    pub(crate) const GHOST_BYTES: usize =
+        Arena::<Node<P>>::SLOT_BYTES + Orders::PLACE_BYTES + 2 * 64;
 
-    pub(crate) fn new() -> Self {
+    /// An empty tree; `shares` says whether namespaces are to give up pages of their own.
+    pub(crate) fn new(shares: bool) -> Self {
         Self {
             nodes: Arena::new(),
+            orders: Orders::new(shares),
+            places: HashMap::new(),
+            parked: HashMap::new(),
             roots: HashMap::new(),
-            evictable: BTreeSet::new(),
-            ghost_leaves: BTreeSet::new(),
             operations: 0,
             pages: 0,
             tokens: 0,
@@ -94,10 +109,6 @@ impl<P: Copy + Eq> PrefixTree<P> {
         self.roots.len()
     }
 
-    pub(crate) fn evictable_leaves(&self) -> usize {
-        self.evictable.len()
-    }
-
     pub(crate) fn node(&self, id: Id) -> &Node<P> {
         &self.nodes[id]
     }
@@ -106,13 +117,35 @@ impl<P: Copy + Eq> PrefixTree<P> {
     pub(crate) fn page(&self, id: Id) -> Option<P> {
         match self.nodes.get(id)?.state {
             State::Held { page, .. } => Some(page),
-            State::Root(_) | State::Ghost { .. } => None,
+            _ => None,
         }
     }
 
-    pub(crate) fn begin(&mut self, request: Arc<str>, now: Timestamp) -> Use {
+    /// Pages held below a root.
+    pub(crate) fn pages_of(&self, root: Id) -> usize {
+        match &self.nodes[root].state {
+            State::Root(root) => root.pages,
+            _ => 0,
+        }
+    }
+
+    /// The namespace that a node belongs to.
+    pub(crate) fn namespace(&self, id: Id) -> Namespace {
+        match &self.nodes[self.nodes[id].root.unwrap_or(id)].state {
+            State::Root(root) => root.namespace,
+            _ => Namespace::default(),
+        }
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        request: Arc<str>,
+        now: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Use {
         self.operations += 1;
-        Use { number: self.operations, request, now }
+        let expires_at = expires_at.unwrap_or(NEVER);
+        Use { number: self.operations, request, now, expires_at }
     }
 
     pub(crate) fn root(&self, namespace: &Namespace) -> Option<Id> {
@@ -124,49 +157,62 @@ impl<P: Copy + Eq> PrefixTree<P> {
         if let Some(root) = self.root(namespace) {
             return Some(root);
         }
-        let root = self.nodes.insert(new_node(&[], None, State::Root(*namespace), by))?;
+        let state = State::Root(Box::new(Root { namespace: *namespace, pages: 0 }));
+        let root = self.nodes.insert(new_node(&[], None, None, state, by))?;
         self.roots.insert(*namespace, root);
         Some(root)
     }
 
-    pub(crate) fn find(&self, parent: Id, tokens: &[u32], kind: Kind) -> Option<Id> {
-        self.nodes[parent].children(kind).find(&self.nodes, tokens)
+    /// The child with exactly these tokens; the first of `kinds` that has one.
+    pub(crate) fn find(&self, parent: Id, tokens: &[u32], kinds: &[Kind]) -> Option<Id> {
+        let parent = &self.nodes[parent];
+        kinds.iter().find_map(|&kind| parent.children(kind).find(&self.nodes, tokens))
     }
 
     /// The most recently used child that begins with `prefix`.
-    pub(crate) fn newest(&self, parent: Id, prefix: &[u32], kind: Kind) -> Option<Id> {
-        self.nodes[parent].children(kind).newest(&self.nodes, prefix)
+    pub(crate) fn newest(&self, parent: Id, prefix: &[u32], kinds: &[Kind]) -> Option<Id> {
+        let parent = &self.nodes[parent];
+        let newest = kinds.iter().filter_map(|&k| parent.children(k).newest(&self.nodes, prefix));
+        newest.max_by_key(|&id| self.nodes[id].used)
     }
 
     /// How many of `tokens` some child begins with.
-    pub(crate) fn longest(&self, parent: Id, tokens: &[u32], kind: Kind) -> usize {
-        self.nodes[parent].children(kind).longest(&self.nodes, tokens)
+    pub(crate) fn longest(&self, parent: Id, tokens: &[u32], kinds: &[Kind]) -> usize {
+        let parent = &self.nodes[parent];
+        let longest = kinds.iter().map(|&kind| parent.children(kind).longest(&self.nodes, tokens));
+        longest.max().unwrap_or(0)
     }
 
-    /// Follows `tokens` from `start` through children of one kind.
-    pub(crate) fn descend(&self, start: Id, tokens: &[u32], kind: Kind) -> Descent {
+    /// Follows `tokens` from `start` through children of these kinds.
+    pub(crate) fn descend(&self, start: Id, tokens: &[u32], kinds: &[Kind]) -> Descent {
         let mut path = Vec::new();
         let mut end = start;
         let mut rest = tokens;
         while let Some((page, after)) = rest.split_at_checked(PAGE_TOKENS) {
-            let Some(child) = self.find(end, page, kind) else { break };
+            let Some(child) = self.find(end, page, kinds) else { break };
             path.push(child);
             end = child;
             rest = after;
         }
         let next = &rest[..rest.len().min(PAGE_TOKENS)];
-        let inside = self.longest(end, next, kind);
-        let newest = self.newest(end, &next[..inside], kind);
+        let inside = self.longest(end, next, kinds);
+        let newest = self.newest(end, &next[..inside], kinds);
         Descent { path, end, inside, newest }
     }
 
-    /// Held tokens of `node` from its token `skip` on and, page by page, of the most recently used
+    /// The node whose page ends exactly where `tokens` do.
+    pub(crate) fn locate(&self, root: Id, tokens: &[u32], kinds: &[Kind]) -> Option<Id> {
+        let mut pages = tokens.chunks(PAGE_TOKENS);
+        pages.try_fold(root, |end, page| self.find(end, page, kinds)).filter(|&id| id != root)
+    }
+
+    /// Tokens of `node` from its token `skip` on and, page by page, of the most recently used
     /// branch below, at most `tokens_max`.
     pub(crate) fn continuation(&self, node: Id, skip: usize, tokens_max: usize) -> Vec<u32> {
         let mut tokens = self.nodes[node].tokens.as_slice()[skip..].to_vec();
         let mut end = node;
         while tokens.len() < tokens_max {
-            let Some(child) = self.newest(end, &[], Kind::Held) else { break };
+            let Some(child) = self.newest(end, &[], ALIVE) else { break };
             tokens.extend_from_slice(self.nodes[child].tokens.as_slice());
             end = child;
         }
@@ -174,64 +220,154 @@ impl<P: Copy + Eq> PrefixTree<P> {
         tokens
     }
 
-    /// Takes the node out of the orders; every change of what they depend on stands between this
-    /// and [`PrefixTree::list`].
-    fn unlist(&mut self, id: Id) {
-        let node = &self.nodes[id];
-        if node.is_evictable() {
-            self.evictable.remove(&(node.used, id));
-        } else if node.is_ghost_leaf() {
-            self.ghost_leaves.remove(&(node.used, id));
-        }
+    /// The nodes from the first page down to this one.
+    pub(crate) fn path(&self, id: Id) -> Vec<Id> {
+        let above = std::iter::successors(Some(id), |&id| self.nodes[id].parent);
+        let mut path: Vec<_> = above.filter(|&id| self.nodes[id].parent.is_some()).collect();
+        path.reverse();
+        path
     }
 
-    fn list(&mut self, id: Id) {
-        let node = &self.nodes[id];
-        if node.is_evictable() {
-            self.evictable.insert((node.used, id));
-        } else if node.is_ghost_leaf() {
-            self.ghost_leaves.insert((node.used, id));
-        }
+    pub(crate) fn unlist(&mut self, id: Id) {
+        self.orders.remove(id, &self.nodes[id]);
     }
 
-    /// Adds `child` to the set of its parent's children that its state says.
+    pub(crate) fn list(&mut self, id: Id) {
+        self.orders.add(id, &self.nodes[id]);
+    }
+
+    /// Adds `child` to the set of its parent's children that its state says; the caller lists
+    /// the parent anew.
     fn join_parent(&mut self, child: Id) {
         let node = &self.nodes[child];
         let (Some(parent), kind, used) = (node.parent, node.kind(), node.used) else { return };
-        self.unlist(parent);
-        let children = self.nodes[parent].children(kind);
-        let place = children.place(&self.nodes, node_tokens(&self.nodes, child));
-        self.nodes[parent].children_mut(kind).insert(place, child, used);
-        self.list(parent);
+        let mut children = std::mem::take(self.nodes[parent].children_mut(kind));
+        let only_used = children.only().map_or(0, |only| self.nodes[only].used);
+        children.insert(&self.nodes, (child, used), only_used);
+        *self.nodes[parent].children_mut(kind) = children;
     }
 
     fn leave_parent(&mut self, child: Id) {
         let node = &self.nodes[child];
         let (Some(parent), kind) = (node.parent, node.kind()) else { return };
+        let mut children = std::mem::take(self.nodes[parent].children_mut(kind));
+        children.remove(&self.nodes, child);
+        *self.nodes[parent].children_mut(kind) = children;
+    }
+
+    /// Adds what a node holds to the figures.
+    fn count(&mut self, id: Id) {
+        let node = &self.nodes[id];
+        match (&node.state, node.root) {
+            (State::Held { .. }, Some(root)) => {
+                self.pages += 1;
+                self.tokens += node.tokens.len();
+                if let State::Root(root) = &mut self.nodes[root].state {
+                    root.pages += 1;
+                }
+            }
+            (State::Ghost(_) | State::Lingering { .. }, _) => self.ghosts += 1,
+            _ => {}
+        }
+    }
+
+    fn uncount(&mut self, id: Id) {
+        let node = &self.nodes[id];
+        match (&node.state, node.root) {
+            (State::Held { .. }, Some(root)) => {
+                self.pages -= 1;
+                self.tokens -= node.tokens.len();
+                if let State::Root(root) = &mut self.nodes[root].state {
+                    root.pages -= 1;
+                }
+            }
+            (State::Ghost(_) | State::Lingering { .. }, _) => self.ghosts -= 1,
+            _ => {}
+        }
+    }
+
+    /// Changes a node within the orders: whatever they depend on is changed by `change`.
+    pub(crate) fn change(&mut self, id: Id, change: impl FnOnce(&mut Node<P>)) {
+        self.unlist(id);
+        change(&mut self.nodes[id]);
+        self.list(id);
+    }
+
+    /// Moves a node to another state.
+    pub(crate) fn set_state(&mut self, id: Id, state: State<P>) {
+        let parent = self.nodes[id].parent;
+        self.unlist(id);
+        parent.into_iter().for_each(|parent| self.unlist(parent));
+        self.leave_parent(id);
+        self.uncount(id);
+        self.forget_parked(id);
+        self.nodes[id].state = state;
+        self.count(id);
+        self.join_parent(id);
+        parent.into_iter().for_each(|parent| self.list(parent));
+        self.list(id);
+    }
+
+    /// A page that is no longer held is no longer parked.
+    fn forget_parked(&mut self, id: Id) {
+        if std::mem::replace(&mut self.nodes[id].parked, false)
+            && let Some(page) = self.page(id)
+        {
+            self.parked.remove(&page);
+        }
+    }
+
+    /// A new node for `tokens` below `parent`; `None` when the arena is full.
+    pub(crate) fn add(
+        &mut self,
+        parent: Id,
+        tokens: &[u32],
+        state: State<P>,
+        by: &Use,
+    ) -> Option<Id> {
+        let root = self.nodes[parent].root.unwrap_or(parent);
+        let id = self.nodes.insert(new_node(tokens, Some(parent), Some(root), state, by))?;
+        self.count(id);
         self.unlist(parent);
-        let children = self.nodes[parent].children(kind);
-        let place = children.place(&self.nodes, node_tokens(&self.nodes, child));
-        self.nodes[parent].children_mut(kind).remove(place);
+        self.join_parent(id);
         self.list(parent);
+        self.list(id);
+        Some(id)
+    }
+
+    /// Removes a node that has no children.
+    pub(crate) fn forget(&mut self, id: Id) {
+        let parent = self.nodes[id].parent;
+        self.unlist(id);
+        parent.into_iter().for_each(|parent| self.unlist(parent));
+        self.leave_parent(id);
+        parent.into_iter().for_each(|parent| self.list(parent));
+        self.uncount(id);
+        self.forget_parked(id);
+        if let Some(place) = self.nodes[id].disk {
+            self.places.remove(&place);
+        }
+        self.nodes.remove(id);
     }
 
     /// Makes `id` the most recently used; `shared` of its tokens are `by`'s own, and only who has
     /// all of them is named for the page. Whoever touches a node touches its ancestors too.
     pub(crate) fn touch(&mut self, id: Id, shared: usize, by: &Use) {
-        self.unlist(id);
-        let node = &mut self.nodes[id];
-        node.used = by.number;
-        node.used_at = by.now;
-        if shared >= node.tokens.len() {
-            node.request = Arc::clone(&by.request);
+        self.change(id, |node| {
+            node.used = by.number;
+            node.used_at = by.now;
+            node.expires_at = node.expires_at.max(by.expires_at);
+            if shared >= node.tokens.len() {
+                node.request = Arc::clone(&by.request);
+            }
+        });
+        let (parent, kind) = (self.nodes[id].parent, self.nodes[id].kind());
+        let Some(parent) = parent else { return };
+        if self.nodes[parent].children(kind).only().is_none() {
+            let mut children = std::mem::take(self.nodes[parent].children_mut(kind));
+            children.touch(&self.nodes, id, by.number);
+            *self.nodes[parent].children_mut(kind) = children;
         }
-        let (parent, kind) = (node.parent, node.kind());
-        if let Some(parent) = parent {
-            let children = self.nodes[parent].children(kind);
-            let place = children.place(&self.nodes, node_tokens(&self.nodes, id));
-            self.nodes[parent].children_mut(kind).touch(place, by.number);
-        }
-        self.list(id);
     }
 
     /// Notes that a published sequence ends with this page.
@@ -239,133 +375,40 @@ impl<P: Copy + Eq> PrefixTree<P> {
         self.nodes[id].ended = by.number;
     }
 
-    /// Holds `page` for `tokens` below `parent`, in the place of their ghost if there is one;
-    /// `None` when the arena is full.
-    pub(crate) fn hold(&mut self, parent: Id, tokens: &[u32], page: P, by: &Use) -> Option<Id> {
-        let state = State::Held { page, pins: 0 };
-        let id = if let Some(ghost) = self.find(parent, tokens, Kind::Ghost) {
-            self.unlist(ghost);
-            self.leave_parent(ghost);
-            self.ghosts -= 1;
-            let node = &mut self.nodes[ghost];
-            node.state = state;
-            node.used = by.number;
-            node.used_at = by.now;
-            node.request = Arc::clone(&by.request);
-            ghost
-        } else {
-            self.nodes.insert(new_node(tokens, Some(parent), state, by))?
-        };
-        self.pages += 1;
-        self.tokens += tokens.len();
-        self.join_parent(id);
-        self.list(id);
-        Some(id)
-    }
-
-    /// Forgets an evictable leaf without ghosts below, such as any partial page, and returns its
-    /// page.
-    pub(crate) fn drop_held(&mut self, id: Id) -> Option<P> {
-        let page = self.page(id)?;
-        if !self.nodes[id].is_evictable() || !self.nodes[id].ghosts.is_empty() {
-            return None;
-        }
-        self.pages -= 1;
-        self.tokens -= self.nodes[id].tokens.len();
-        self.forget(id);
-        Some(page)
-    }
-
-    /// Forgets a ghost without ghosts below.
-    pub(crate) fn drop_ghost(&mut self, id: Id) {
-        if self.nodes[id].is_ghost_leaf() {
-            self.ghosts -= 1;
-            self.forget(id);
-        }
-    }
-
-    /// Removes a node that has no children.
-    fn forget(&mut self, id: Id) {
-        self.unlist(id);
-        self.leave_parent(id);
-        self.nodes.remove(id);
-    }
-
     /// Removes a root below which nothing is left. Dropping a page does not, since another may be
     /// about to take its place.
     pub(crate) fn prune_root(&mut self, id: Id) {
-        let node = &self.nodes[id];
-        let State::Root(namespace) = node.state else { return };
-        if node.held.is_empty() && node.ghosts.is_empty() {
-            self.roots.remove(&namespace);
+        let Some(node) = self.nodes.get(id) else { return };
+        let State::Root(root) = &node.state else { return };
+        if !node.has_children() {
+            self.roots.remove(&root.namespace);
             self.nodes.remove(id);
         }
     }
-
-    /// Turns the least recently used evictable leaf whose page `may` go into a ghost, and returns
-    /// that page.
-    pub(crate) fn evict_oldest(&mut self, by: &Use, may: impl Fn(P) -> bool) -> Option<P> {
-        let mut leaves = self.evictable.iter().filter_map(|&(_, id)| Some((id, self.page(id)?)));
-        let (id, page) = leaves.find(|&(_, page)| may(page))?;
-        self.unlist(id);
-        self.leave_parent(id);
-        let node = &mut self.nodes[id];
-        node.state = State::Ghost { evicted_at: by.now, evicted_for: Arc::clone(&by.request) };
-        self.pages -= 1;
-        self.tokens -= node.tokens.len();
-        self.ghosts += 1;
-        self.join_parent(id);
-        self.list(id);
-        Some(page)
-    }
-
-    /// Forgets the longest unused ghosts until at most `ghosts_max` are left.
-    pub(crate) fn trim_ghosts(&mut self, ghosts_max: usize) {
-        while self.ghosts > ghosts_max {
-            let Some((_, id)) = self.ghost_leaves.first().copied() else { return };
-            let parent = self.nodes[id].parent;
-            self.drop_ghost(id);
-            if let Some(parent) = parent {
-                self.prune_root(parent);
-            }
-        }
-    }
-
-    pub(crate) fn pin(&mut self, id: Id) {
-        self.change_pins(id, |pins| pins.saturating_add(1));
-    }
-
-    /// Takes one pin back; an id whose node is gone or not pinned is let be.
-    pub(crate) fn unpin(&mut self, id: Id) {
-        self.change_pins(id, |pins| pins.saturating_sub(1));
-    }
-
-    fn change_pins(&mut self, id: Id, change: impl Fn(u32) -> u32) {
-        if self.page(id).is_none() {
-            return;
-        }
-        self.unlist(id);
-        if let State::Held { pins, .. } = &mut self.nodes[id].state {
-            *pins = change(*pins);
-        }
-        self.list(id);
-    }
 }
 
-fn node_tokens<P>(nodes: &Arena<Node<P>>, id: Id) -> &[u32] {
-    nodes[id].tokens.as_slice()
-}
-
-fn new_node<P>(tokens: &[u32], parent: Option<Id>, state: State<P>, by: &Use) -> Node<P> {
+fn new_node<P>(
+    tokens: &[u32],
+    parent: Option<Id>,
+    root: Option<Id>,
+    state: State<P>,
+    by: &Use,
+) -> Node<P> {
     Node {
         tokens: TokenPage::new(tokens),
         parent,
-        held: Children::default(),
-        ghosts: Children::default(),
+        root,
+        held: Default::default(),
+        stored: Default::default(),
+        ghosts: Default::default(),
         state,
+        disk: None,
+        kept: 0,
+        parked: false,
         used: by.number,
         ended: 0,
         used_at: by.now,
+        expires_at: by.expires_at,
         request: Arc::clone(&by.request),
     }
 }

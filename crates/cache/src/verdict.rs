@@ -18,6 +18,18 @@ pub enum Reason {
     FirstRequest,
     /// It was held further, and made room for another request.
     Evicted,
+    /// It was held further, until the end of the life that its users gave it.
+    Expired,
+    /// It was stored further, and what is stored does not pass its checksum.
+    Damaged,
+    /// It is on disk, but reading it would take longer than computing it.
+    CheaperToCompute,
+    /// The same tokens are held under other weights, adapter, K/V type, rope or kernel revision.
+    DifferentModel,
+    /// The same messages were rendered by another template.
+    TemplateChanged,
+    /// The same text was held under other token ids.
+    Retokenized,
     /// The caller asked for logits of prompt rows, which reuse does not have.
     RowsRequested,
     /// The caller asked not to reuse anything.
@@ -33,8 +45,35 @@ impl Reason {
             Self::DifferentToken => "different_token",
             Self::FirstRequest => "first_request",
             Self::Evicted => "evicted",
+            Self::Expired => "expired",
+            Self::Damaged => "damaged",
+            Self::CheaperToCompute => "cheaper_to_compute",
+            Self::DifferentModel => "different_model",
+            Self::TemplateChanged => "template_changed",
+            Self::Retokenized => "retokenized",
             Self::RowsRequested => "rows_requested",
             Self::DisabledByRequest => "disabled_by_request",
+        }
+    }
+}
+
+/// How a page that was held came to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// It made room for another.
+    Evicted,
+    /// Its life ended.
+    Expired,
+    /// What was stored of it does not pass its checksum.
+    Damaged,
+}
+
+impl From<Loss> for Reason {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Evicted => Self::Evicted,
+            Loss::Expired => Self::Expired,
+            Loss::Damaged => Self::Damaged,
         }
     }
 }
@@ -44,7 +83,7 @@ impl Reason {
 pub struct ReusedFrom {
     /// In the K/V pool.
     pub ram: usize,
-    /// In the disk tier, which no page comes from yet.
+    /// In the disk tier.
     pub disk: usize,
 }
 
@@ -87,15 +126,22 @@ pub struct Stop {
     /// `first_request`: the cache remembers what it saw from here on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// `evicted`: how many of the prompt's tokens were once held.
+    /// `evicted`, `expired`, `damaged`, `cheaper_to_compute`: how many of the prompt's tokens were
+    /// once held, or are on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_tokens: Option<usize>,
-    /// `evicted`: when the page at this position was last used.
+    /// With `held_tokens`: when the page at this position was last used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
     /// `evicted`: when the page at this position was evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_at: Option<Timestamp>,
+    /// `expired`: when the life of the page at this position ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expired_at: Option<Timestamp>,
+    /// `damaged`: when the damage to the page at this position was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged_at: Option<Timestamp>,
     /// `evicted`: id of the request that it made room for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_for: Option<String>,
@@ -117,6 +163,8 @@ impl Stop {
             held_tokens: None,
             last_used: None,
             evicted_at: None,
+            expired_at: None,
+            damaged_at: None,
             evicted_for: None,
         }
     }
@@ -141,17 +189,20 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The verdict on a prompt of `prompt_tokens`, of which the first `stop.at` came from memory.
-    pub(crate) fn from_ram(
+    /// The verdict on a prompt of `prompt_tokens`, of which the first `stop.at` are reused: the
+    /// first `ram` of them from memory, the rest from disk.
+    pub(crate) fn new(
         prompt_tokens: usize,
+        ram: usize,
         stop: Stop,
         compared_with: Option<String>,
     ) -> Self {
+        let reused_from = ReusedFrom { ram, disk: stop.at - ram };
         Self {
             prompt_tokens,
             reused_tokens: stop.at,
             computed_tokens: prompt_tokens - stop.at,
-            reused_from: ReusedFrom { ram: stop.at, disk: 0 },
+            reused_from,
             stop,
             compared_with,
         }
@@ -159,11 +210,11 @@ impl Verdict {
 
     /// Nothing reused, because the caller wants logits of prompt rows.
     pub fn rows_requested(prompt_tokens: usize) -> Self {
-        Self::from_ram(prompt_tokens, Stop::new(Reason::RowsRequested, 0), None)
+        Self::new(prompt_tokens, 0, Stop::new(Reason::RowsRequested, 0), None)
     }
 
     /// Nothing reused, because the caller said so.
     pub fn disabled_by_request(prompt_tokens: usize) -> Self {
-        Self::from_ram(prompt_tokens, Stop::new(Reason::DisabledByRequest, 0), None)
+        Self::new(prompt_tokens, 0, Stop::new(Reason::DisabledByRequest, 0), None)
     }
 }

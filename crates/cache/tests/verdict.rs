@@ -17,11 +17,11 @@ fn publish(
     request: &str,
 ) -> Vec<usize> {
     let pages: Vec<_> = (first_page..first_page + tokens.len().div_ceil(PAGE_TOKENS)).collect();
-    cache.insert(&Namespace::public(), tokens, &pages, request, NOW)
+    cache.insert(&Namespace::public(), tokens, &pages, request, NOW, None)
 }
 
 fn verdict(cache: &mut PromptCache<usize>, tokens: &[u32]) -> Verdict {
-    let hit = cache.lookup(&Namespace::public(), tokens, "asking", NOW);
+    let hit = cache.lookup(&Namespace::public(), tokens, "asking", NOW, None);
     cache.unpin(hit.pin);
     hit.verdict
 }
@@ -84,7 +84,7 @@ fn the_last_token_is_always_computed() {
     let mut cache = new_cache();
     assert!(publish(&mut cache, &tokens, 0, "a").is_empty());
     for len in 1..=40 {
-        let hit = cache.lookup(&Namespace::public(), &tokens[..len], "b", NOW);
+        let hit = cache.lookup(&Namespace::public(), &tokens[..len], "b", NOW, None);
         assert_eq!(hit.verdict.stop.reason, Reason::EndOfPrompt);
         assert_eq!(hit.reused_tokens, len - 1);
         assert_eq!(hit.pages, (0..(len - 1).div_ceil(PAGE_TOKENS)).collect::<Vec<_>>());
@@ -117,7 +117,7 @@ fn a_request_is_not_named_for_tokens_that_it_does_not_contain() {
     for publishes in [true, false] {
         let mut cache = new_cache();
         assert!(publish(&mut cache, &a, 0, "a").is_empty());
-        let hit = cache.lookup(&Namespace::public(), &b, "b", NOW);
+        let hit = cache.lookup(&Namespace::public(), &b, "b", NOW, None);
         assert_eq!(hit.verdict.compared_with.as_deref(), Some("a"));
         cache.unpin(hit.pin);
         if publishes {
@@ -161,7 +161,7 @@ fn the_most_recent_branch_may_end_at_the_end_of_a_page() {
     assert!(publish(&mut cache, &longer, 0, "longer").is_empty());
     assert_eq!(verdict(&mut cache, &asked).stop.reason, Reason::DifferentToken);
     assert_eq!(
-        cache.insert(&Namespace::public(), &shared, &[9], "ends here", NOW),
+        cache.insert(&Namespace::public(), &shared, &[9], "ends here", NOW, None),
         [9],
         "its page is held already"
     );
@@ -232,7 +232,7 @@ fn a_pinned_page_is_neither_evicted_nor_replaced() {
     let tokens: Vec<u32> = (0..20).collect();
     let mut cache = new_cache();
     assert!(publish(&mut cache, &tokens[..18], 0, "a").is_empty());
-    let hit = cache.lookup(&Namespace::public(), &tokens, "b", NOW);
+    let hit = cache.lookup(&Namespace::public(), &tokens, "b", NOW, None);
     assert_eq!(hit.pages, [0, 1]);
     assert!(cache.evict(9, "c", NOW).is_empty());
     assert_eq!(publish(&mut cache, &tokens, 2, "somebody else"), [2]);
@@ -247,7 +247,7 @@ fn a_pinned_page_published_again_is_recognized_beside_a_fuller_one() {
     let tokens: Vec<u32> = (0..20).collect();
     let mut cache = new_cache();
     assert!(publish(&mut cache, &tokens[..18], 0, "a").is_empty());
-    let hit = cache.lookup(&Namespace::public(), &tokens, "b", NOW);
+    let hit = cache.lookup(&Namespace::public(), &tokens, "b", NOW, None);
     assert_eq!(publish(&mut cache, &tokens, 2, "longer"), [2]);
     assert!(publish(&mut cache, &tokens[..18], 0, "again").is_empty(), "pages 0 and 1 stay held");
     let found = verdict(&mut cache, &[&tokens[..17], &[77, 18, 19]].concat());
@@ -264,8 +264,16 @@ fn a_fuller_page_replaces_a_partial_one() {
     let mut cache = new_cache();
     let everyone = Namespace::public();
     assert!(publish(&mut cache, &tokens[..18], 0, "a").is_empty());
-    assert_eq!(cache.insert(&everyone, &tokens, &[0, 5], "b", NOW), [1], "page 1 is replaced");
-    assert_eq!(cache.insert(&everyone, &tokens[..17], &[0, 6], "c", NOW), [6], "held already");
+    assert_eq!(
+        cache.insert(&everyone, &tokens, &[0, 5], "b", NOW, None),
+        [1],
+        "page 1 is replaced"
+    );
+    assert_eq!(
+        cache.insert(&everyone, &tokens[..17], &[0, 6], "c", NOW, None),
+        [6],
+        "held already"
+    );
     assert_eq!((cache.stats().pages, cache.stats().tokens), (2, 20));
 }
 
@@ -286,10 +294,10 @@ fn what_does_not_fit_is_handed_back() {
     let everyone = Namespace::public();
     let mut cache = PromptCache::new(Limits { pages: 2, ..Limits::default() }, NOW);
     let tokens: Vec<u32> = (0..64).collect();
-    assert_eq!(cache.insert(&everyone, &tokens, &[0, 1, 2, 3], "a", NOW), [2, 3], "full");
-    assert_eq!(cache.insert(&everyone, &[], &[4], "a", NOW), [4], "a page without tokens");
-    assert_eq!(cache.insert(&everyone, &tokens[..8], &[], "a", NOW), [0; 0]);
-    assert_eq!(cache.lookup(&everyone, &[], "a", NOW).reused_tokens, 0);
+    assert_eq!(cache.insert(&everyone, &tokens, &[0, 1, 2, 3], "a", NOW, None), [2, 3], "full");
+    assert_eq!(cache.insert(&everyone, &[], &[4], "a", NOW, None), [4], "a page without tokens");
+    assert_eq!(cache.insert(&everyone, &tokens[..8], &[], "a", NOW, None), [0; 0]);
+    assert_eq!(cache.lookup(&everyone, &[], "a", NOW, None).reused_tokens, 0);
 }
 
 #[test]
@@ -298,12 +306,12 @@ fn clearing_forgets_all_but_what_is_in_use() {
     let mut cache = new_cache();
     assert!(publish(&mut cache, &[1, 2, 3], 0, "a").is_empty());
     assert!(publish(&mut cache, &[5, 6, 7], 1, "b").is_empty());
-    let hit = cache.lookup(&everyone, &[5, 6, 7], "c", NOW);
-    assert_eq!(cache.clear(Timestamp(9_000)), [0]);
+    let hit = cache.lookup(&everyone, &[5, 6, 7], "c", NOW, None);
+    assert_eq!(cache.clear(Timestamp(9_000)).pages, [0]);
     assert_eq!(verdict(&mut cache, &[1, 2, 3]).stop.since, Some(Timestamp(9_000)));
     assert_eq!(verdict(&mut cache, &[5, 6, 7]).reused_tokens, 2);
     cache.unpin(hit.pin);
-    assert_eq!(cache.clear(Timestamp(9_000)), [1]);
+    assert_eq!(cache.clear(Timestamp(9_000)).pages, [1]);
     let stats = cache.stats();
     assert_eq!((stats.pages, stats.tokens, stats.ghosts, stats.namespaces), (0, 0, 0, 0));
 }
@@ -315,7 +323,21 @@ fn verdicts_that_no_lookup_gives() {
     assert_eq!(rows["computed_tokens"], 7);
     let disabled = serde_json::to_value(Verdict::disabled_by_request(7)).unwrap();
     assert_eq!(disabled["stop"]["reason"], "disabled_by_request");
-    for reason in [Reason::EndOfPrompt, Reason::FirstRequest, Reason::DisabledByRequest] {
+    for reason in [
+        Reason::EndOfPrompt,
+        Reason::EndOfCached,
+        Reason::DifferentToken,
+        Reason::FirstRequest,
+        Reason::Evicted,
+        Reason::Expired,
+        Reason::Damaged,
+        Reason::CheaperToCompute,
+        Reason::DifferentModel,
+        Reason::TemplateChanged,
+        Reason::Retokenized,
+        Reason::RowsRequested,
+        Reason::DisabledByRequest,
+    ] {
         assert_eq!(serde_json::to_value(reason).unwrap(), reason.code());
     }
 }

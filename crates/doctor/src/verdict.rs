@@ -49,9 +49,9 @@ pub fn why(first: &Prompt, second: &Prompt, tokenizer: &Tokenizer) -> Verdict {
     if first.use_cache {
         let pages: Vec<usize> = (0..first.tokens.len().div_ceil(PAGE_TOKENS)).collect();
         // An empty cache without a limit takes every page.
-        let _ = cache.insert(&first.namespace, &first.tokens, &pages, &first.name, now);
+        let _ = cache.insert(&first.namespace, &first.tokens, &pages, &first.name, now, None);
     }
-    let hit = cache.lookup(&second.namespace, &second.tokens, &second.name, now);
+    let hit = cache.lookup(&second.namespace, &second.tokens, &second.name, now, None);
     cache.unpin(hit.pin);
     let mut verdict = hit.verdict;
     verdict.stop.since = None;

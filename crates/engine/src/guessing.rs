@@ -68,7 +68,7 @@ impl Guessing {
         for (part, count) in plan.iter_mut().zip(counts).filter(|(_, count)| *count > 0) {
             let Running { request, choices, .. } = &mut running[part.running];
             let Choice { sequence, guesses, .. } = &mut choices[part.choice];
-            let by = By { request: &request.id, now };
+            let by = By::of(request, now);
             if sequence.make_room(part.rows() + count, memory, by).is_ok() {
                 part.guessed = guesses.tokens()[..count].to_vec();
             }

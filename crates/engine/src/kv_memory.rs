@@ -7,14 +7,23 @@ use cache::{Held, Hit, Namespace, PromptCache, Timestamp};
 use kernels::{PAGE_TOKENS, PageId};
 
 use crate::kv_pool::KvPool;
+use crate::request::Request;
 
 const _: () = assert!(cache::PAGE_TOKENS == PAGE_TOKENS);
 
 /// The request for whose sake pages are taken, which may evict others.
 #[derive(Clone, Copy)]
 pub(crate) struct By<'a> {
+    pub(crate) namespace: &'a Namespace,
     pub(crate) request: &'a str,
     pub(crate) now: Timestamp,
+}
+
+impl<'a> By<'a> {
+    /// For a request, at this moment.
+    pub(crate) fn of(request: &'a Request, now: Timestamp) -> Self {
+        By { namespace: &request.namespace, request: &request.id, now }
+    }
 }
 
 /// Pages for running sequences, and what is kept of finished ones.
@@ -40,7 +49,7 @@ impl KvMemory {
         let page = self.pool.allocate().or_else(|| {
             let pool = &self.pool;
             let unused = |page| pool.references(page) == 1;
-            let evicted = self.cache.evict_one(by.request, by.now, unused)?;
+            let evicted = self.cache.evict_one(by.namespace, by.request, by.now, unused)?;
             self.give_back(vec![evicted]);
             self.pool.allocate()
         })?;
@@ -93,7 +102,7 @@ impl KvMemory {
         request: &str,
         now: Timestamp,
     ) -> Hit<PageId> {
-        self.cache.lookup(namespace, tokens, request, now)
+        self.cache.lookup(namespace, tokens, request, now, None)
     }
 
     /// Lets the prompt cache evict a hit's pages again.
@@ -120,7 +129,7 @@ impl KvMemory {
                 self.pool.retain(page);
             }
         }
-        let unused = self.cache.insert(namespace, tokens, pages, request, now);
+        let unused = self.cache.insert(namespace, tokens, pages, request, now, None);
         self.give_back(unused);
     }
 
@@ -142,8 +151,8 @@ impl KvMemory {
     /// Empties the prompt cache, except what is pinned.
     #[cfg(test)]
     pub(crate) fn clear_cache(&mut self, now: Timestamp) {
-        let pages = self.cache.clear(now);
-        self.give_back(pages);
+        let freed = self.cache.clear(now);
+        self.give_back(freed.pages);
     }
 
     /// One more sequence holds the page.
@@ -157,7 +166,10 @@ impl KvMemory {
     pub(crate) fn release(&mut self, pages: &[PageId]) {
         for &page in pages {
             self.pool.release(page);
-            self.in_use -= usize::from(self.sequences_of(page) == 0);
+            if self.sequences_of(page) == 0 {
+                self.in_use -= 1;
+                self.cache.release(page);
+            }
             self.shared -= usize::from(self.sequences_of(page) == 1);
         }
     }

@@ -100,7 +100,7 @@ pub(crate) fn resume(
     let mut reused = pages.len() * PAGE_TOKENS;
     let Candidate { limit, cached, .. } = Candidate::of_choice(running, 0, choice, prompt_cache);
     let Running { request, choices, .. } = running;
-    let by = By { request: &request.id, now };
+    let by = By::of(request, now);
     let sequence = &mut choices[choice].sequence;
     let hit =
         cached.then(|| memory.lookup(&request.namespace, sequence.tokens(), by.request, by.now));

@@ -286,7 +286,7 @@ impl Scheduler {
         let admitted = Instant::now();
         let (tokenizer, cached) = (&self.package.tokenizer, self.limits.prompt_cache);
         let prefix = room::find_prefix(&request, &mut self.memory, tokenizer, cached, self.now);
-        let by = By { request: &request.id, now: self.now };
+        let by = By::of(&request, self.now);
         let mut sequence = Sequence::new(request.prompt.clone());
         let (pages, reused) = (&prefix.pages, prefix.reused);
         let attached = room::attach(&mut sequence, pages, reused, &mut self.memory, by);
@@ -380,7 +380,7 @@ impl Scheduler {
 
     fn room_for(&mut self, part: &Part) -> Result<(), OutOfPages> {
         let Running { request, choices, .. } = &mut self.running[part.running];
-        let by = By { request: &request.id, now: self.now };
+        let by = By::of(request, self.now);
         let sequence = &mut choices[part.choice].sequence;
         sequence.make_room(part.positions.len(), &mut self.memory, by)
     }
@@ -407,7 +407,7 @@ impl Scheduler {
             Some(&(_, index, choice)) if attached.len() > 1 => self.preempt(index, choice),
             _ => {
                 let request = &self.running[part.running].request;
-                self.memory.give_up_cached(By { request: &request.id, now: self.now });
+                self.memory.give_up_cached(By::of(request, self.now));
                 if self.room_for(part).is_err() {
                     self.fail(part.running, EngineError::Step(error.to_string()));
                 }
@@ -559,7 +559,7 @@ impl Scheduler {
         self.publish(index, 0, true);
         for choice in 1..self.running[index].request.choices {
             let running = &self.running[index];
-            let by = By { request: &running.request.id, now: self.now };
+            let by = By::of(&running.request, self.now);
             let fork = running.choices[0].sequence.fork(&mut self.memory, by);
             let choice = running.choice(choice, fork, self.limits.request.vocab);
             self.running[index].choices.push(choice);

@@ -108,7 +108,7 @@ impl Scheduler {
     }
 
     fn test<'a>(&self) -> By<'a> {
-        By { request: "test", now: self.now }
+        By { namespace: &const { Namespace::public() }, request: "test", now: self.now }
     }
 }
 

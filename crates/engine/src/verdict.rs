@@ -31,14 +31,20 @@ impl PrefillRate {
     }
 
     /// What the verdict's stop cost: the tokens that were computed although they equal what
-    /// is held after the difference, or was held before the eviction. `None` where that is
+    /// is held after the difference, or was held before the page was lost. `None` where that is
     /// not known; zero where all that was held was reused.
     pub(crate) fn lost_ms(&self, verdict: &Verdict) -> Option<f64> {
         let stop = &verdict.stop;
         let tokens = match stop.reason {
             Reason::EndOfPrompt | Reason::EndOfCached => return Some(0.0),
             Reason::DifferentToken => stop.identical_after?,
-            Reason::Evicted => {
+            Reason::Evicted
+            | Reason::Expired
+            | Reason::Damaged
+            | Reason::CheaperToCompute
+            | Reason::DifferentModel
+            | Reason::TemplateChanged
+            | Reason::Retokenized => {
                 let held = stop.held_tokens?.min(verdict.prompt_tokens.saturating_sub(1));
                 held.saturating_sub(stop.at)
             }

@@ -3,21 +3,31 @@
 
 use std::cmp::Reverse;
 
-use cache::{PAGE_TOKENS, Reason, Stop, compare};
+use cache::{DiskPage, Loss, PAGE_TOKENS, Reason, Stop, Timestamp, compare};
 
-/// One page, held or (without `page`) remembered.
+/// One page, held, stored or remembered.
 #[derive(Clone, Debug)]
 struct Entry {
     namespace: usize,
     /// All tokens from the start of the sequence to the end of this page.
     prefix: Vec<u32>,
     page: Option<usize>,
+    /// A page that has expired while it was pinned.
+    lingering: Option<usize>,
+    place: Option<DiskPage>,
     pins: usize,
+    /// Names of the operator's pins on this page.
+    names: Vec<String>,
+    parked: bool,
     used: u64,
+    used_at: u64,
     ended: u64,
+    expires_at: u64,
     /// Every request that used this page, in part or whole, with its tokens.
     users: Vec<(String, Vec<u32>)>,
-    evicted_for: String,
+    loss: Loss,
+    lost_at: u64,
+    evicted_for: Option<String>,
 }
 
 impl Entry {
@@ -37,6 +47,43 @@ impl Entry {
             && self.prefix.len() > other.prefix.len()
             && self.prefix.starts_with(&other.prefix)
     }
+
+    fn is_held(&self) -> bool {
+        self.page.is_some()
+    }
+
+    fn is_stored(&self) -> bool {
+        !self.is_held() && self.place.is_some()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.is_held() || self.is_stored()
+    }
+
+    fn is_not_held(&self) -> bool {
+        !self.is_held()
+    }
+
+    /// Takes the page away, which leaves its copy on disk or else a ghost.
+    fn lose(&mut self, loss: Loss, at: u64, request: Option<&str>) -> Option<usize> {
+        self.parked = false;
+        if self.place.is_none() {
+            (self.loss, self.lost_at) = (loss, at);
+            self.evicted_for = request.map(str::to_owned);
+        }
+        self.page.take()
+    }
+}
+
+type Which = fn(&Entry) -> bool;
+
+/// How far a prompt is reused.
+struct Reach {
+    at: usize,
+    /// Tokens that match in what is reused.
+    depth: usize,
+    /// Of which kind that is.
+    which: Which,
 }
 
 /// What the list expects of a lookup.
@@ -44,13 +91,46 @@ pub(crate) struct Expected {
     pub(crate) pages: Vec<usize>,
     pub(crate) stop: Stop,
     pub(crate) compared_with: Option<String>,
+    pub(crate) stored: Vec<DiskPage>,
+    /// Tokens from memory, and the stop, if `stored` is restored.
+    pub(crate) restored: Option<(usize, Stop, Option<String>)>,
+}
+
+/// What the list expects an operator to see of a longest prefix.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) namespace: usize,
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) ram_pages: usize,
+    pub(crate) disk_pages: usize,
+    pub(crate) last_used: u64,
+    pub(crate) request: Option<String>,
+    pub(crate) pins: Vec<String>,
+    pub(crate) expires_at: u64,
+}
+
+/// What the list may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) pages: usize,
+    pub(crate) namespace_pages: Option<usize>,
+    pub(crate) ghosts: usize,
+}
+
+/// Who does something, when, and until when it is to be kept.
+#[derive(Clone, Copy)]
+pub(crate) struct By<'a> {
+    pub(crate) request: &'a str,
+    pub(crate) now: u64,
+    pub(crate) expires_at: u64,
 }
 
 pub(crate) struct List {
     entries: Vec<Entry>,
-    pages_max: usize,
-    ghosts_max: usize,
+    most: Most,
     operations: u64,
+    /// Pages and places that have expired, until somebody takes them.
+    waiting: (Vec<usize>, Vec<DiskPage>),
 }
 
 fn common(a: &[u32], b: &[u32]) -> usize {
@@ -58,21 +138,35 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 }
 
 impl List {
-    pub(crate) fn new(pages_max: usize, ghosts_max: usize) -> Self {
-        Self { entries: Vec::new(), pages_max, ghosts_max, operations: 0 }
+    pub(crate) fn new(most: Most) -> Self {
+        Self { entries: Vec::new(), most, operations: 0, waiting: Default::default() }
     }
 
-    pub(crate) fn held_pages(&self) -> Vec<usize> {
-        self.entries.iter().filter_map(|entry| entry.page).collect()
+    /// Pages that are the cache's, to whomever it still shows them.
+    pub(crate) fn owned_pages(&self) -> Vec<usize> {
+        let pages = self.entries.iter().filter_map(|entry| entry.page.or(entry.lingering));
+        pages.chain(self.waiting.0.iter().copied()).collect()
+    }
+
+    pub(crate) fn held_pages(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_held()).count()
     }
 
     pub(crate) fn held_tokens(&self) -> usize {
-        let held = self.entries.iter().filter(|entry| entry.page.is_some());
+        let held = self.entries.iter().filter(|entry| entry.is_held());
         held.map(|entry| entry.prefix.len() - entry.number() * PAGE_TOKENS).sum()
     }
 
+    pub(crate) fn stored_pages(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.place.is_some()).count()
+    }
+
     pub(crate) fn ghosts(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.page.is_none()).count()
+        self.entries.iter().filter(|entry| !entry.is_alive()).count()
+    }
+
+    pub(crate) fn parked_pages(&self) -> Vec<usize> {
+        self.entries.iter().filter(|entry| entry.parked).filter_map(|entry| entry.page).collect()
     }
 
     pub(crate) fn namespaces(&self) -> usize {
@@ -82,13 +176,25 @@ impl List {
         all.len()
     }
 
-    fn of(&self, namespace: usize, held: bool) -> impl Iterator<Item = (usize, &Entry)> {
-        let entries = self.entries.iter().enumerate();
-        entries.filter(move |(_, e)| e.namespace == namespace && e.page.is_some() == held)
+    /// A whole page of the list's, whichever.
+    pub(crate) fn some_whole_prefix(&self, which: usize) -> Option<(usize, Vec<u32>)> {
+        let whole = |entry: &&Entry| entry.prefix.len().is_multiple_of(PAGE_TOKENS);
+        let whole: Vec<_> = self.entries.iter().filter(whole).collect();
+        let entry = whole.get(which % whole.len().max(1))?;
+        Some((entry.namespace, entry.prefix.clone()))
     }
 
-    fn deepest(&self, namespace: usize, tokens: &[u32], held: bool) -> usize {
-        self.of(namespace, held).map(|(_, e)| common(&e.prefix, tokens)).max().unwrap_or(0)
+    fn of(&self, namespace: usize, which: Which) -> impl Iterator<Item = (usize, &Entry)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter(move |(_, e)| e.namespace == namespace && which(e))
+    }
+
+    fn position(&self, namespace: usize, prefix: &[u32]) -> Option<usize> {
+        self.entries.iter().position(|e| e.namespace == namespace && e.prefix == prefix)
+    }
+
+    fn deepest(&self, namespace: usize, tokens: &[u32], which: Which) -> usize {
+        self.of(namespace, which).map(|(_, e)| common(&e.prefix, tokens)).max().unwrap_or(0)
     }
 
     /// The most recently used page `number` that shares the first `shared` of `tokens`.
@@ -98,63 +204,85 @@ impl List {
         tokens: &[u32],
         shared: usize,
         number: usize,
-        held: bool,
+        which: Which,
     ) -> Option<usize> {
-        self.of(namespace, held)
+        self.of(namespace, which)
             .filter(|(_, e)| e.number() == number && common(&e.prefix, tokens) >= shared)
             .max_by_key(|(_, e)| e.used)
             .map(|(index, _)| index)
     }
 
-    pub(crate) fn lookup(&mut self, namespace: usize, tokens: &[u32], request: &str) -> Expected {
-        let depth = self.deepest(namespace, tokens, true);
+    pub(crate) fn lookup(&mut self, namespace: usize, tokens: &[u32], by: By<'_>) -> Expected {
+        self.expire_due(by.now);
+        let depth = self.deepest(namespace, tokens, Entry::is_held);
         let at = depth.min(tokens.len() - 1);
-        let (stop, compared_with) = self.explain(namespace, tokens, depth, at);
+        let ram = Reach { at, depth, which: Entry::is_held };
+        let (stop, compared_with) = self.explain(namespace, tokens, ram);
+        let stored = self.stored(namespace, tokens, depth / PAGE_TOKENS);
+        let restorable = (depth / PAGE_TOKENS + stored.len()) * PAGE_TOKENS;
+        let restored_at = restorable.min(tokens.len() - 1);
+        let restores = !stored.is_empty() && restored_at > at;
+        let restored = restores.then(|| {
+            let which = Entry::is_stored;
+            let reach = Reach { at: restored_at, depth: restorable, which };
+            let (stop, compared_with) = self.explain(namespace, tokens, reach);
+            (depth / PAGE_TOKENS * PAGE_TOKENS, stop, compared_with)
+        });
         self.operations += 1;
         let mut pages = Vec::new();
         for number in 0..depth.div_ceil(PAGE_TOKENS) {
             let shared = depth.min((number + 1) * PAGE_TOKENS);
-            let index = self.newest(namespace, tokens, shared, number, true).unwrap();
-            let entry = &mut self.entries[index];
-            entry.used = self.operations;
-            entry.users.push((request.to_owned(), tokens.to_vec()));
+            let index = self.newest(namespace, tokens, shared, number, Entry::is_held).unwrap();
+            self.touch(index, tokens, by);
             if number < at.div_ceil(PAGE_TOKENS) {
+                let entry = &mut self.entries[index];
                 entry.pins += 1;
                 pages.push(entry.page.unwrap());
             }
         }
-        Expected { pages, stop, compared_with }
+        let stored = if restores { stored } else { Vec::new() };
+        Expected { pages, stop, compared_with, stored, restored }
     }
 
-    fn explain(
-        &self,
-        namespace: usize,
-        tokens: &[u32],
-        depth: usize,
-        at: usize,
-    ) -> (Stop, Option<String>) {
-        let ghost_depth = self.deepest(namespace, tokens, false);
+    fn touch(&mut self, index: usize, tokens: &[u32], by: By<'_>) {
+        let entry = &mut self.entries[index];
+        (entry.used, entry.used_at) = (self.operations, by.now);
+        entry.expires_at = entry.expires_at.max(by.expires_at);
+        entry.users.push((by.request.to_owned(), tokens.to_vec()));
+    }
+
+    /// The places of pages `first..` of `tokens` for as long as each is stored.
+    fn stored(&self, namespace: usize, tokens: &[u32], first: usize) -> Vec<DiskPage> {
+        let ends = (first + 1..=tokens.len() / PAGE_TOKENS).map(|pages| pages * PAGE_TOKENS);
+        let stored = ends.map_while(|end| {
+            let entry = &self.entries[self.position(namespace, &tokens[..end])?];
+            entry.place.filter(|_| entry.is_stored())
+        });
+        stored.collect()
+    }
+
+    fn explain(&self, namespace: usize, tokens: &[u32], reach: Reach) -> (Stop, Option<String>) {
+        let Reach { at, depth, which } = reach;
+        let lost_depth = self.deepest(namespace, tokens, Entry::is_not_held);
         let by = |index: usize| self.entries[index].request();
-        if depth.max(ghost_depth) == 0 {
+        if depth.max(lost_depth) == 0 {
             return (Stop::new(Reason::FirstRequest, 0), None);
         }
         if at == tokens.len() - 1 {
-            let (shared, held) = if depth > 0 { (depth, true) } else { (ghost_depth, false) };
-            let last = self.newest(namespace, tokens, shared, (shared - 1) / PAGE_TOKENS, held);
+            let (shared, which) =
+                if depth > 0 { (depth, which) } else { (lost_depth, Entry::is_not_held as Which) };
+            let last = self.newest(namespace, tokens, shared, (shared - 1) / PAGE_TOKENS, which);
             return (Stop::new(Reason::EndOfPrompt, at), by(last.unwrap()));
         }
-        if ghost_depth > depth {
+        if lost_depth > depth {
             let number = depth / PAGE_TOKENS;
-            let shared = ghost_depth.min((number + 1) * PAGE_TOKENS);
-            let first = self.newest(namespace, tokens, shared, number, false).unwrap();
-            let mut stop = Stop::new(Reason::Evicted, at);
-            stop.held_tokens = Some(ghost_depth);
-            stop.evicted_for = Some(self.entries[first].evicted_for.clone());
-            return (stop, by(first));
+            let shared = lost_depth.min((number + 1) * PAGE_TOKENS);
+            let first = self.newest(namespace, tokens, shared, number, Entry::is_not_held).unwrap();
+            return (self.explain_lost(first, at, lost_depth), by(first));
         }
-        let newest = self.newest(namespace, tokens, depth, depth / PAGE_TOKENS, true);
+        let newest = self.newest(namespace, tokens, depth, depth / PAGE_TOKENS, Entry::is_alive);
         let ended = match depth % PAGE_TOKENS {
-            0 => self.newest(namespace, tokens, depth, depth / PAGE_TOKENS - 1, true),
+            0 => self.newest(namespace, tokens, depth, depth / PAGE_TOKENS - 1, Entry::is_alive),
             _ => newest.filter(|&index| self.entries[index].prefix.len() == depth),
         };
         let ended = ended.filter(|&end| match newest {
@@ -170,11 +298,29 @@ impl List {
         (compare(&self.continued(branch), tokens), by(branch))
     }
 
+    fn explain_lost(&self, first: usize, at: usize, held_tokens: usize) -> Stop {
+        let entry = &self.entries[first];
+        let lost_at = Some(Timestamp(entry.lost_at));
+        let mut stop = Stop::new(Reason::CheaperToCompute, at);
+        stop.held_tokens = Some(held_tokens);
+        stop.last_used = Some(Timestamp(entry.used_at));
+        if !entry.is_stored() {
+            stop.reason = entry.loss.into();
+            match entry.loss {
+                Loss::Evicted => stop.evicted_at = lost_at,
+                Loss::Expired => stop.expired_at = lost_at,
+                Loss::Damaged => stop.damaged_at = lost_at,
+            }
+            stop.evicted_for = entry.evicted_for.clone();
+        }
+        stop
+    }
+
     /// The tokens of a page and of what was last used after it.
     fn continued(&self, start: usize) -> Vec<u32> {
         let mut end = &self.entries[start];
         while let Some((_, next)) = self
-            .of(end.namespace, true)
+            .of(end.namespace, Entry::is_alive)
             .filter(|(_, e)| e.is_below(end) && e.number() == end.number() + 1)
             .max_by_key(|(_, e)| e.used)
         {
@@ -183,21 +329,37 @@ impl List {
         end.prefix.clone()
     }
 
+    /// Tokens of `tokens` that lie in pages which are alive, with all pages before them.
+    fn alive_depth(&self, namespace: usize, tokens: &[u32]) -> usize {
+        let whole = |pages: &usize| {
+            let at = self.position(namespace, &tokens[..pages * PAGE_TOKENS]);
+            at.is_some_and(|index| self.entries[index].is_alive())
+        };
+        let full = (1..=tokens.len() / PAGE_TOKENS).take_while(whole).count();
+        let next = self.of(namespace, Entry::is_alive).filter(|(_, e)| e.number() == full);
+        let inside = next.map(|(_, e)| common(&e.prefix, tokens)).max().unwrap_or(0);
+        inside.max(full * PAGE_TOKENS)
+    }
+
     /// What was last used of all that is held after exactly these tokens.
     pub(crate) fn continuation(&self, namespace: usize, tokens: &[u32], most: usize) -> Vec<u32> {
         let number = tokens.len() / PAGE_TOKENS;
-        let whole = self.deepest(namespace, tokens, true) == tokens.len();
-        let newest = self.newest(namespace, tokens, tokens.len(), number, true);
+        let whole = self.alive_depth(namespace, tokens) == tokens.len();
+        let newest = self.newest(namespace, tokens, tokens.len(), number, Entry::is_alive);
         let text = newest.filter(|_| whole).map(|start| self.continued(start)).unwrap_or_default();
         text.into_iter().skip(tokens.len()).take(most).collect()
     }
 
     pub(crate) fn unpin(&mut self, pages: &[usize]) {
         for entry in &mut self.entries {
-            if entry.page.is_some_and(|page| pages.contains(&page)) {
+            if entry.page.or(entry.lingering).is_some_and(|page| pages.contains(&page)) {
                 entry.pins -= 1;
+                if entry.pins == 0 {
+                    self.waiting.0.extend(entry.lingering.take());
+                }
             }
         }
+        self.trim();
     }
 
     /// Returns the pages that are the caller's to free.
@@ -206,29 +368,28 @@ impl List {
         namespace: usize,
         tokens: &[u32],
         pages: &[usize],
-        request: &str,
+        by: By<'_>,
     ) -> Vec<usize> {
+        self.expire_due(by.now);
+        self.waiting.0.retain(|page| !pages.contains(page));
         self.operations += 1;
         let mut unused = Vec::new();
         let mut last = None;
         for (number, &page) in pages.iter().enumerate() {
             let prefix = &tokens[..tokens.len().min((number + 1) * PAGE_TOKENS)];
-            let Some(index) = self.insert_page(namespace, prefix, page, &mut unused) else {
+            let Some(index) = self.insert_page(namespace, prefix, page, by, &mut unused) else {
                 unused.extend_from_slice(&pages[number..]);
                 break;
             };
-            let entry = &mut self.entries[index];
-            entry.used = self.operations;
-            entry.users.push((request.to_owned(), tokens.to_vec()));
-            last = Some((entry.prefix.clone(), entry.page));
+            self.touch(index, tokens, by);
+            last = Some(self.entries[index].prefix.clone());
         }
         // Also where only a part of the sequence found room, what is held of it ends there.
-        for entry in &mut self.entries {
-            let is_last = Some((&entry.prefix, entry.page)) == last.as_ref().map(|(a, b)| (a, *b));
-            if is_last && tokens.starts_with(&entry.prefix) {
-                entry.ended = self.operations;
-            }
+        let last = last.filter(|last| tokens.starts_with(last));
+        if let Some(index) = last.and_then(|last| self.position(namespace, &last)) {
+            self.entries[index].ended = self.operations;
         }
+        self.trim();
         unused
     }
 
@@ -237,19 +398,18 @@ impl List {
         namespace: usize,
         prefix: &[u32],
         page: usize,
+        by: By<'_>,
         unused: &mut Vec<usize>,
     ) -> Option<usize> {
         let number = (prefix.len() - 1) / PAGE_TOKENS;
         // The page with just these tokens may be pinned beside fuller ones, which are not it.
-        let same = self.of(namespace, true).find(|(_, e)| e.prefix == prefix);
+        let same = self.of(namespace, Entry::is_held).find(|(_, e)| e.prefix == prefix);
         let holding = match same {
             Some((index, _)) => Some(index),
-            None => self.newest(namespace, prefix, prefix.len(), number, true),
+            None => self.newest(namespace, prefix, prefix.len(), number, Entry::is_held),
         };
         if let Some(index) = holding {
-            if self.entries[index].page != Some(page) {
-                unused.push(page);
-            }
+            unused.extend(Some(page).filter(|_| self.entries[index].page != Some(page)));
             return Some(index);
         }
         let is_replaced = |e: &Entry| {
@@ -258,57 +418,276 @@ impl List {
                 && e.prefix.len() < prefix.len()
                 && prefix.starts_with(&e.prefix)
         };
-        let held = |e: &Entry| e.page.is_some() && e.pins == 0 && is_replaced(e);
-        unused.extend(self.entries.iter().filter(|e| held(e)).filter_map(|e| e.page));
+        let held = |e: &Entry| e.is_held() && e.pins == 0 && e.names.is_empty() && is_replaced(e);
+        let replaced = self.entries.iter().filter(|e| held(e)).filter_map(|e| e.page);
+        unused.extend(replaced.filter(|&replaced| replaced != page));
         self.entries.retain(|e| !held(e));
-        if self.held_pages().len() >= self.pages_max {
+        if self.held_pages() >= self.most.pages {
             return None;
         }
-        self.entries.retain(|e| e.page.is_some() || !is_replaced(e));
-        self.entries.retain(|e| !(e.namespace == namespace && e.prefix == prefix));
+        while self.has_used_up_its_share(namespace) {
+            let oldest = self.oldest_held(Some(namespace));
+            let oldest = oldest.filter(|&index| self.entries[index].used < self.operations)?;
+            let lost = self.entries[oldest].lose(Loss::Evicted, by.now, Some(by.request));
+            unused.extend(lost);
+        }
+        self.entries.retain(|e| e.is_held() || e.lingering.is_some() || !is_replaced(e));
+        let index = self.position(namespace, prefix);
+        let index = index.unwrap_or_else(|| self.add(namespace, prefix, by));
+        let entry = &mut self.entries[index];
+        match entry.lingering.take() {
+            Some(lingering) => {
+                entry.page = Some(lingering);
+                unused.extend(Some(page).filter(|&page| page != lingering));
+            }
+            None => entry.page = Some(page),
+        }
+        Some(index)
+    }
+
+    /// A ghost that nothing is known of.
+    fn add(&mut self, namespace: usize, prefix: &[u32], by: By<'_>) -> usize {
         self.entries.push(Entry {
             namespace,
             prefix: prefix.to_vec(),
-            page: Some(page),
+            page: None,
+            lingering: None,
+            place: None,
             pins: 0,
+            names: Vec::new(),
+            parked: false,
             used: self.operations,
+            used_at: by.now,
             ended: 0,
+            expires_at: by.expires_at,
             users: Vec::new(),
-            evicted_for: String::new(),
+            loss: Loss::Evicted,
+            lost_at: by.now,
+            evicted_for: None,
         });
-        Some(self.entries.len() - 1)
+        self.entries.len() - 1
     }
 
-    pub(crate) fn evict(&mut self, pages: usize, request: &str) -> Vec<usize> {
+    fn has_used_up_its_share(&self, namespace: usize) -> bool {
+        let held = self.of(namespace, Entry::is_held).count();
+        self.most.namespace_pages.is_some_and(|share| held >= share)
+    }
+
+    pub(crate) fn evict(&mut self, pages: usize, by: By<'_>) -> Vec<usize> {
         self.operations += 1;
+        self.entries.iter_mut().for_each(|entry| entry.parked = false);
         let mut evicted = Vec::new();
         while evicted.len() < pages {
-            let Some(index) = self.oldest_leaf(true) else { break };
-            let entry = &mut self.entries[index];
-            evicted.extend(entry.page.take());
-            entry.evicted_for = request.to_owned();
-            while self.ghosts() > self.ghosts_max {
-                let ghost = self.oldest_leaf(false).unwrap();
-                self.entries.remove(ghost);
+            let Some(index) = self.oldest_held(None) else { break };
+            evicted.extend(self.entries[index].lose(Loss::Evicted, by.now, Some(by.request)));
+        }
+        self.trim();
+        evicted
+    }
+
+    pub(crate) fn evict_one(
+        &mut self,
+        namespace: usize,
+        by: By<'_>,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        self.operations += 1;
+        let own = Some(namespace).filter(|&namespace| self.has_used_up_its_share(namespace));
+        for of in own.map(Some).into_iter().chain([None]) {
+            while let Some(index) = self.oldest_held(of) {
+                let entry = &mut self.entries[index];
+                if may(entry.page.unwrap()) {
+                    let page = entry.lose(Loss::Evicted, by.now, Some(by.request));
+                    self.trim();
+                    return page;
+                }
+                entry.parked = true;
             }
         }
-        evicted
+        None
     }
 
-    pub(crate) fn clear(&mut self) -> Vec<usize> {
-        let evicted = self.evict(usize::MAX, "");
-        self.entries.retain(|entry| entry.page.is_some());
-        evicted
+    pub(crate) fn release(&mut self, page: usize) {
+        let entry = self.entries.iter_mut().find(|entry| entry.page == Some(page));
+        entry.into_iter().for_each(|entry| entry.parked = false);
     }
 
-    /// The least recently used page, held or ghost, that is not pinned and has none of its kind
-    /// after it.
-    fn oldest_leaf(&self, held: bool) -> Option<usize> {
-        let same = |e: &Entry| e.page.is_some() == held;
-        let is_leaf = |e: &Entry| !self.entries.iter().any(|o| same(o) && o.is_below(e));
+    /// Everything that has expired by `now`, in no order.
+    pub(crate) fn expire(&mut self, now: u64) -> (Vec<usize>, Vec<DiskPage>) {
+        self.expire_due(now);
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn expire_due(&mut self, now: u64) {
+        if !self.entries.iter().any(|entry| entry.is_alive() && entry.expires_at <= now) {
+            return;
+        }
+        let all = self.entries.clone();
+        let is_kept = |entry: &Entry| {
+            let is_it = |o: &Entry| (o.namespace, &o.prefix) == (entry.namespace, &entry.prefix);
+            all.iter().any(|o| !o.names.is_empty() && (is_it(o) || o.is_below(entry)))
+        };
+        for entry in &mut self.entries {
+            if entry.is_alive() && entry.expires_at <= now && !is_kept(entry) {
+                self.waiting.1.extend(entry.place.take());
+                let page = entry.lose(Loss::Expired, entry.expires_at, None);
+                match entry.pins {
+                    0 => self.waiting.0.extend(page),
+                    _ => entry.lingering = page,
+                }
+            }
+        }
+        self.trim();
+    }
+
+    pub(crate) fn note_stored(
+        &mut self,
+        namespace: usize,
+        tokens: &[u32],
+        place: DiskPage,
+        by: By<'_>,
+    ) -> bool {
+        self.expire_due(by.now);
+        let whole = !tokens.is_empty() && tokens.len().is_multiple_of(PAGE_TOKENS);
+        if !whole || by.expires_at <= by.now {
+            return false;
+        }
+        self.drop_place(place, Loss::Evicted, by.now);
+        self.operations += 1;
+        for end in (PAGE_TOKENS..=tokens.len()).step_by(PAGE_TOKENS) {
+            let prefix = &tokens[..end];
+            let index = self.position(namespace, prefix);
+            let index = index.unwrap_or_else(|| self.add(namespace, prefix, by));
+            let entry = &mut self.entries[index];
+            entry.expires_at = entry.expires_at.max(by.expires_at);
+        }
+        let index = self.position(namespace, tokens).unwrap();
+        let taken = self.entries[index].lingering.is_none();
+        if taken {
+            self.entries[index].place = Some(place);
+        }
+        self.trim();
+        taken
+    }
+
+    pub(crate) fn note_dropped(&mut self, place: DiskPage, loss: Loss, now: u64) {
+        self.drop_place(place, loss, now);
+        self.trim();
+    }
+
+    fn drop_place(&mut self, place: DiskPage, loss: Loss, now: u64) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.place == Some(place)) {
+            entry.place = None;
+            if !entry.is_held() {
+                entry.lose(loss, now, None);
+            }
+        }
+    }
+
+    /// Returns how many tokens the pin keeps.
+    pub(crate) fn pin(&mut self, name: &str, namespace: usize, tokens: &[u32]) -> Option<usize> {
+        let depth = self.deepest(namespace, tokens, Entry::is_held);
+        let number = depth.checked_sub(1)? / PAGE_TOKENS;
+        let index = self.newest(namespace, tokens, depth, number, Entry::is_held)?;
+        self.unpin_name(name);
+        self.entries[index].names.push(name.to_owned());
+        Some(depth)
+    }
+
+    pub(crate) fn unpin_name(&mut self, name: &str) -> bool {
+        let before: usize = self.entries.iter().map(|entry| entry.names.len()).sum();
+        self.entries.iter_mut().for_each(|entry| entry.names.retain(|other| other != name));
+        before > self.entries.iter().map(|entry| entry.names.len()).sum()
+    }
+
+    /// The longest prefixes that are held or stored, the most recently used first.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        let mut ends: Vec<_> =
+            self.entries.iter().filter(|e| e.is_alive() && !self.goes_on(e)).collect();
+        ends.sort_by_key(|entry| (Reverse(entry.used_at), Reverse(entry.prefix.len())));
+        let seen = ends.into_iter().map(|end| {
+            let path = || {
+                let path = self.entries.iter().filter(|e| end.is_below(e));
+                path.chain([end])
+            };
+            let mut pins: Vec<_> = path().flat_map(|e| &e.names).cloned().collect();
+            pins.sort();
+            Seen {
+                namespace: end.namespace,
+                tokens: end.prefix.clone(),
+                ram_pages: path().filter(|e| e.is_held()).count(),
+                disk_pages: path().filter(|e| e.place.is_some()).count(),
+                last_used: end.used_at,
+                request: end.request(),
+                pins,
+                expires_at: end.expires_at,
+            }
+        });
+        seen.collect()
+    }
+
+    /// Whether a page that is held or stored follows directly.
+    fn goes_on(&self, entry: &Entry) -> bool {
+        let follows = |e: &Entry| e.is_below(entry) && e.number() == entry.number() + 1;
+        self.entries.iter().any(|e| e.is_alive() && follows(e))
+    }
+
+    pub(crate) fn evict_prefix(
+        &mut self,
+        namespace: usize,
+        tokens: &[u32],
+        by: By<'_>,
+    ) -> (Vec<usize>, Vec<DiskPage>) {
+        let (mut pages, mut places) = self.expire(by.now);
+        let mut prefix = tokens;
+        while let Some(index) = self.position(namespace, prefix) {
+            let entry = &self.entries[index];
+            let pinned = entry.pins > 0 || !entry.names.is_empty();
+            if !entry.is_alive() || pinned || self.goes_on(entry) {
+                break;
+            }
+            let entry = &mut self.entries[index];
+            places.extend(entry.place.take());
+            pages.extend(entry.lose(Loss::Evicted, by.now, Some(by.request)));
+            prefix = &prefix[..(prefix.len() - 1) / PAGE_TOKENS * PAGE_TOKENS];
+        }
+        self.trim();
+        (pages, places)
+    }
+
+    pub(crate) fn clear(&mut self, by: By<'_>) -> (Vec<usize>, Vec<DiskPage>) {
+        let pages = self.evict(usize::MAX, by);
+        let mut places = std::mem::take(&mut self.waiting.1);
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_stored()) {
+            places.extend(entry.place.take());
+        }
+        let most = std::mem::replace(&mut self.most.ghosts, 0);
+        self.trim();
+        self.most.ghosts = most;
+        (pages, places)
+    }
+
+    fn trim(&mut self) {
+        while self.ghosts() > self.most.ghosts {
+            let last = |e: &Entry| !self.entries.iter().any(|other| other.is_below(e));
+            let ghosts = self.entries.iter().enumerate().filter(|(_, e)| !e.is_alive());
+            let ghosts = ghosts.filter(|(_, e)| e.lingering.is_none() && last(e));
+            let oldest = ghosts.min_by_key(|(_, e)| (e.used, Reverse(e.prefix.len())));
+            let Some((oldest, _)) = oldest else { return };
+            self.entries.remove(oldest);
+        }
+    }
+
+    /// The least recently used page that is neither pinned nor parked, and after which none is
+    /// held.
+    fn oldest_held(&self, namespace: Option<usize>) -> Option<usize> {
+        let is_leaf =
+            |e: &Entry| !self.entries.iter().any(|other| other.is_held() && other.is_below(e));
         let entries = self.entries.iter().enumerate();
         entries
-            .filter(|(_, e)| same(e) && e.pins == 0 && is_leaf(e))
+            .filter(|(_, e)| namespace.is_none_or(|namespace| e.namespace == namespace))
+            .filter(|(_, e)| e.is_held() && e.pins == 0 && e.names.is_empty() && !e.parked)
+            .filter(|(_, e)| is_leaf(e))
             .min_by_key(|(_, e)| (e.used, Reverse(e.prefix.len())))
             .map(|(index, _)| index)
     }

@@ -27,7 +27,7 @@ impl Simulation {
     pub(crate) fn new(capacity: Option<u64>, block_tokens: u64) -> Self {
         let pages = capacity.map_or(u64::MAX, |capacity| capacity / block_tokens);
         let pages_max = usize::try_from(pages).unwrap_or(usize::MAX);
-        let limits = Limits { pages: pages_max, ghost_bytes: GHOST_BYTES };
+        let limits = Limits { pages: pages_max, ghost_bytes: GHOST_BYTES, ..Limits::default() };
         let cache = PromptCache::new(limits, Timestamp(0));
         let (outcomes, stops) = (Vec::new(), Vec::new());
         Self { cache, capacity, pages_max, block_tokens, outcomes, stops }
@@ -43,7 +43,7 @@ impl Simulation {
             (Reason::RowsRequested, 0)
         } else {
             let (name, at) = (&request.name, request.at);
-            let hit = self.cache.lookup(&request.namespace, &request.ids, name, at);
+            let hit = self.cache.lookup(&request.namespace, &request.ids, name, at, None);
             self.make_room(request, hit.reused_tokens / PAGE_TOKENS);
             self.cache.unpin(hit.pin);
             self.publish(request);
@@ -69,7 +69,8 @@ impl Simulation {
         let tokens = &request.ids[..request.published];
         let pages = vec![(); tokens.len().div_ceil(PAGE_TOKENS)];
         // Nor is there in what finds no room.
-        let _ = self.cache.insert(&request.namespace, tokens, &pages, &request.name, request.at);
+        let _ =
+            self.cache.insert(&request.namespace, tokens, &pages, &request.name, request.at, None);
     }
 
     fn note(&mut self, reason: Reason, outcome: Outcome) {

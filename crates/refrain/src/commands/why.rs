@@ -226,6 +226,12 @@ impl Report<'_> {
             Reason::EndOfCached => "all that is held; the prompt goes on".to_owned(),
             Reason::FirstRequest => "nothing in common with what is held".to_owned(),
             Reason::Evicted => "it was held, and had to make room".to_owned(),
+            Reason::Expired => "it was held, until its time was over".to_owned(),
+            Reason::Damaged => "what is stored of it is damaged".to_owned(),
+            Reason::CheaperToCompute => "reading it would take longer than computing".to_owned(),
+            Reason::DifferentModel => "it is held under another model or setting".to_owned(),
+            Reason::TemplateChanged => "another template rendered the messages".to_owned(),
+            Reason::Retokenized => "the same text is held under other tokens".to_owned(),
             Reason::RowsRequested => "echo with logprobs asks for rows that reuse lacks".to_owned(),
             Reason::DisabledByRequest => "the request says \"cache_prompt\": false".to_owned(),
         }

@@ -1,0 +1,48 @@
+//! What the cache is told of the disk tier.
+
+use std::hash::Hash;
+
+use crate::disk_page::DiskPage;
+use crate::namespace::Namespace;
+use crate::prompt_cache::{PromptCache, shared_id};
+use crate::timestamp::Timestamp;
+use crate::token_page::PAGE_TOKENS;
+use crate::verdict::Loss;
+
+impl<P: Copy + Eq + Hash> PromptCache<P> {
+    /// Notes that the full page which ends with `tokens`, all from the start of its sequence, is
+    /// stored at `place`, and lives until `expires_at` or as long as anybody who used it said. It
+    /// takes the place of an older copy. The pages before it need not be known: until they are
+    /// noted too, they count as evicted at `now`.
+    ///
+    /// Returns whether the cache has taken it: not where `tokens` are no multiple of
+    /// [`PAGE_TOKENS`] or none, or the page's life is over.
+    pub fn note_stored(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        place: DiskPage,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> bool {
+        self.expire_due(now);
+        let is_over = expires_at.is_some_and(|at| at <= now);
+        if tokens.is_empty() || !tokens.len().is_multiple_of(PAGE_TOKENS) || is_over {
+            return false;
+        }
+        self.tree.drop_place(place, Loss::Evicted, now);
+        let by = self.tree.begin(shared_id(""), now, expires_at);
+        let Some(root) = self.tree.root_or_new(namespace, &by) else { return false };
+        let taken = self.tree.store(root, tokens, place, &by);
+        self.trim_ghosts();
+        self.tree.prune_root(root);
+        taken
+    }
+
+    /// Notes that nothing is stored at `place` any more, and why. A page that is not in memory
+    /// either is remembered as lost for that reason. A place that nothing is known of is let be.
+    pub fn note_dropped(&mut self, place: DiskPage, loss: Loss, now: Timestamp) {
+        self.tree.drop_place(place, loss, now);
+        self.trim_ghosts();
+    }
+}
