@@ -6,6 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use package::Package;
 
@@ -144,6 +145,10 @@ impl Shared {
     }
 }
 
+/// The engine must have had nothing to do for so long before it prepares memory: the system may take
+/// milliseconds to give some, and a request that comes at once after another is not to wait for it.
+const REST: Duration = Duration::from_millis(20);
+
 /// The engine's thread.
 struct Worker {
     shared: Arc<Shared>,
@@ -163,10 +168,11 @@ impl Worker {
         }
     }
 
-    /// Takes what arrived and reports; while there is nothing to do, prepares memory, then sleeps.
-    /// `false` ends the thread.
+    /// Takes what arrived and reports; sleeps while there is nothing to do, and prepares memory
+    /// when that has been so for a while. `false` ends the thread.
     fn exchange(&mut self) -> bool {
         let mut inbox = self.shared.lock();
+        let mut rested = false;
         loop {
             for waiting in inbox.arrived.drain(..) {
                 self.scheduler.submit(waiting);
@@ -186,13 +192,20 @@ impl Worker {
             if inbox.stopping {
                 return false;
             }
+            let changed = &self.shared.changed;
+            if !rested {
+                let waited =
+                    changed.wait_timeout(inbox, REST).unwrap_or_else(PoisonError::into_inner);
+                (inbox, rested) = (waited.0, waited.1.timed_out());
+                continue;
+            }
             drop(inbox);
             let prepared = self.scheduler.prepare();
             inbox = self.shared.lock();
-            if prepared || !inbox.arrived.is_empty() || inbox.stopping {
-                continue;
+            if !prepared && inbox.arrived.is_empty() && !inbox.stopping {
+                inbox = changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+                rested = false;
             }
-            inbox = self.shared.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

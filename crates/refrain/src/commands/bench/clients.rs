@@ -27,7 +27,7 @@ const WORDS: [&str; 24] = [
 ];
 const QUESTIONS: [&str; 2] = [
     "what does she see over the water in the morning?",
-    "who walks under the bridge, and what is said there?",
+    "who walks under the bridge when morning comes?",
 ];
 
 /// Texts that no other repetition has.

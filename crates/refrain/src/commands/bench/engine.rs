@@ -22,10 +22,13 @@ pub(super) fn run_once(
         _ => return Err(Failure::new(format!("{test} is not a test of the engine alone"))),
     };
     // The depth's tokens are the same in each repetition, so that only the first computes them;
-    // the measured tokens differ, so that none of them is found.
+    // the measured tokens differ, also from those of other lengths, so that none of them is found.
     let depth = tokens(depth, vocabulary, 0);
     let prompt = match generate {
-        0 => [depth.clone(), tokens(prompt, vocabulary, repetition + 1)].concat(),
+        0 => {
+            let stream = mix(prompt, repetition) as u32;
+            [depth.clone(), tokens(prompt, vocabulary, stream)].concat()
+        }
         // One token is the least to decode from.
         _ => [depth.clone(), tokens(1, vocabulary, 1)].concat(),
     };
