@@ -145,8 +145,9 @@ impl Shared {
     }
 }
 
-/// The engine must have had nothing to do for so long before it prepares memory: the system may take
-/// milliseconds to give some, and a request that comes at once after another is not to wait for it.
+/// The engine must have had nothing to do for so long before it prepares memory: the system may
+/// take milliseconds to give some, and a request that comes at once after another is not to wait
+/// for it.
 const REST: Duration = Duration::from_millis(20);
 
 /// The engine's thread.
