@@ -8,7 +8,7 @@ use crate::disk_page::DiskPage;
 use crate::node::{Kind, Lost, State};
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
-use crate::tree::{ALL, NOT_HELD, PrefixTree, Use};
+use crate::tree::{ALL, GHOSTS, NOT_HELD, PrefixTree, Use};
 use crate::verdict::Loss;
 
 /// What the cache needs no more, in either tier: the caller's to free.
@@ -44,6 +44,12 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         Some(id)
     }
 
+    /// Whether the page of these tokens has expired in use.
+    pub(crate) fn lingers(&self, parent: Id, tokens: &[u32]) -> bool {
+        let ghost = self.find(parent, tokens, GHOSTS);
+        ghost.is_some_and(|id| matches!(self.nodes[id].state, State::Lingering { .. }))
+    }
+
     /// Forgets an unpinned page without anything after it, such as any partial page, and returns
     /// it.
     pub(crate) fn drop_held(&mut self, id: Id) -> Option<P> {
@@ -63,13 +69,15 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         }
     }
 
-    /// Takes the page of a node away. What is left is its copy on disk, or else a ghost.
-    fn lose(&mut self, id: Id, lost: Lost) {
-        let state = match self.nodes[id].disk {
+    /// What a node is without its page: its copy on disk, or else a ghost.
+    fn without_page(&self, id: Id, by: &Use) -> State<P> {
+        match self.nodes[id].disk {
             Some(_) => State::Stored,
-            None => State::Ghost(lost),
-        };
-        self.set_state(id, state);
+            None => {
+                let request = Some(Arc::clone(&by.request));
+                State::Ghost(Lost { loss: Loss::Evicted, at: by.now, request })
+            }
+        }
     }
 
     /// Takes the least recently used page that may be evicted, of those below `root` or of all, and
@@ -85,13 +93,47 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
             let id = self.orders.oldest(root).filter(|&id| self.nodes[id].used < by.number)?;
             let page = self.page(id)?;
             if may(page) {
-                let request = Some(Arc::clone(&by.request));
-                self.lose(id, Lost { loss: Loss::Evicted, at: by.now, request });
+                self.set_state(id, self.without_page(id, by));
                 return Some(page);
             }
             self.change(id, |node| node.parked = true);
             self.parked.insert(page, id);
         }
+    }
+
+    /// Takes up to `pages_max` of the least recently used pages that may be evicted.
+    pub(crate) fn evict_many(&mut self, pages_max: usize, by: &Use) -> Vec<P> {
+        let mut evicted = Vec::new();
+        // The page before the last evicted one is often the next: it does not go through the
+        // orders then.
+        let mut in_hand = None;
+        while evicted.len() < pages_max {
+            let oldest = self.orders.oldest(None);
+            let Some(id) = self.older(in_hand, oldest) else { break };
+            if in_hand != Some(id) {
+                self.unlist(id);
+                in_hand.into_iter().for_each(|id| self.list(id));
+            }
+            in_hand = None;
+            evicted.extend(self.page(id));
+            // A parent with a held page below is in no order.
+            self.set_state_unlisted(id, self.without_page(id, by));
+            self.list(id);
+            let parent = self.nodes[id].parent;
+            match parent
+                .filter(|&parent| self.nodes[parent].is_free() && !self.nodes[parent].parked)
+            {
+                Some(parent) => in_hand = Some(parent),
+                None => parent.into_iter().for_each(|parent| self.list(parent)),
+            }
+        }
+        in_hand.into_iter().for_each(|id| self.list(id));
+        evicted
+    }
+
+    /// Which of the two was used before the other.
+    fn older(&self, a: Option<Id>, b: Option<Id>) -> Option<Id> {
+        a.into_iter().chain(b).min_by_key(|&id| (self.nodes[id].used, id))
     }
 
     /// Puts a page back into the order if it was found in use.
@@ -110,12 +152,24 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
     /// Forgets the longest unused ghosts until at most `ghosts_max` are left. Ghosts that stand
     /// before a page on disk or a page in use stay.
     pub(crate) fn trim_ghosts(&mut self, ghosts_max: usize) {
+        // As in an eviction, what stands before the last one is often the next.
+        let mut in_hand = None;
         while self.ghosts() > ghosts_max {
-            let Some(id) = self.orders.oldest_ghost() else { return };
-            let root = self.nodes[id].root;
-            self.drop_ghost(id);
-            root.into_iter().for_each(|root| self.prune_root(root));
+            let Some(id) = self.older(in_hand, self.orders.oldest_ghost()) else { break };
+            if in_hand != Some(id) {
+                self.unlist(id);
+                in_hand.into_iter().for_each(|id| self.list(id));
+            }
+            in_hand = None;
+            let parent = self.nodes[id].parent;
+            // Nothing but a ghost's place in the orders depends on the ghosts below.
+            self.forget_unlisted(id);
+            if let Some(parent) = parent {
+                in_hand = Some(parent).filter(|&parent| self.nodes[parent].is_ghost_leaf());
+                self.prune_root(parent);
+            }
         }
+        in_hand.into_iter().for_each(|id| self.list(id));
     }
 
     /// Turns all whose life is over at `now` into ghosts, ends of prefixes first.

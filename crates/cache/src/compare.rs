@@ -6,9 +6,9 @@ use crate::verdict::{Reason, Stop, TokenText};
 pub(crate) const COMPARED_TOKENS_MAX: usize = 32_768;
 /// Skipped tokens, on both sides together, that a resynchronization may cost. Its time grows with
 /// the square: 256 is some 30,000 steps.
-const EDITS_MAX: usize = 256;
+const EDITS_MAX: i32 = 256;
 /// Identical tokens in a row that are no coincidence when they stand at shifted positions.
-const SHIFTED_RUN_MIN: usize = 3;
+const SHIFTED_RUN_MIN: i32 = 3;
 
 /// How many tokens `a` and `b` have in common from their start.
 pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
@@ -48,11 +48,20 @@ pub(crate) fn difference(at: usize, cached: &[u32], request: &[u32]) -> Stop {
     }
 }
 
+/// How far a path of [`identical_after`] gets on its diagonal.
+#[derive(Clone, Copy)]
+struct Reached {
+    /// The position in `request` after it.
+    row: i32,
+    /// The identical tokens on it that count.
+    counted: i32,
+}
+
 /// How many tokens of `request` are also in `cached`, in the same order, although both begin with
 /// another token: a lower bound, found with at most [`EDITS_MAX`] skipped tokens.
 ///
 /// Myers' greedy algorithm ("An O(ND) difference algorithm and its variations", 1986, section 4):
-/// `reach[k]` is how far into `request` a path with `edits` skips gets on diagonal `k` (position in
+/// `reached[k]` is how far into `request` a path with `edits` skips gets on diagonal `k` (position in
 /// `request` less position in `cached`). Unlike in a diff, a path may end anywhere, since what is
 /// held usually goes on with an answer; the best path is the one with the most identical tokens.
 fn identical_after(cached: &[u32], request: &[u32]) -> usize {
@@ -61,46 +70,48 @@ fn identical_after(cached: &[u32], request: &[u32]) -> usize {
     if !may_share(cached, request) {
         return 0;
     }
-    let (rows, columns) = (request.len() as isize, cached.len() as isize);
-    let shorter = request.len().min(cached.len());
-    let edits_max = EDITS_MAX.min(request.len() + cached.len()) as isize;
-    let slot = |diagonal: isize| (diagonal + edits_max + 1) as usize;
-    let unreached = isize::MIN / 2;
-    let mut reach = vec![unreached; 2 * edits_max as usize + 3];
-    let mut counted = vec![0_usize; reach.len()];
+    let (rows, columns) = (request.len() as i32, cached.len() as i32);
+    let shorter = rows.min(columns);
+    let edits_max = EDITS_MAX.min(rows + columns);
+    let slot = |diagonal: i32| (diagonal + edits_max + 1) as usize;
+    let unreached = Reached { row: i32::MIN / 2, counted: 0 };
+    let mut reached = vec![unreached; 2 * edits_max as usize + 3];
     // Makes the first step of the loop start at position 0 on diagonal 0.
-    reach[slot(1)] = 0;
+    reached[slot(1)].row = 0;
     let mut best = 0;
     for edits in 0..=edits_max {
-        for diagonal in (-edits..=edits).step_by(2) {
-            let (skip_request, skip_cached) = (slot(diagonal - 1), slot(diagonal + 1));
-            let from = if reach[skip_request] + 1 > reach[skip_cached] {
-                skip_request
+        // Diagonals that lie in the table, of those with the parity of `edits`.
+        let below = (edits - columns).max(0);
+        let above = (edits - rows).max(0);
+        let (first, last) = (-edits + (below + 1) / 2 * 2, edits - (above + 1) / 2 * 2);
+        for diagonal in (first..=last).step_by(2) {
+            let skip_request = reached[slot(diagonal - 1)];
+            let skip_cached = reached[slot(diagonal + 1)];
+            let from = if skip_request.row + 1 > skip_cached.row {
+                Reached { row: skip_request.row + 1, ..skip_request }
             } else {
                 skip_cached
             };
-            let row = reach[from] + isize::from(from == skip_request);
-            let column = row - diagonal;
-            let here = slot(diagonal);
+            let (row, column) = (from.row, from.row - diagonal);
+            let here = &mut reached[slot(diagonal)];
             if row < 0 || row > rows || column < 0 || column > columns {
-                reach[here] = unreached;
+                *here = unreached;
                 continue;
             }
-            let run = common_prefix(&request[row as usize..], &cached[column as usize..]);
-            let (row, column) = (row + run as isize, column + run as isize);
-            let at_an_end = row == rows || column == columns;
+            let run = common_prefix(&request[row as usize..], &cached[column as usize..]) as i32;
+            let at_an_end = row + run == rows || column + run == columns;
             let counts = diagonal == 0 || run >= SHIFTED_RUN_MIN || at_an_end;
-            reach[here] = row;
-            counted[here] = counted[from] + if counts { run } else { 0 };
-            best = best.max(counted[here]);
+            let counted = from.counted + if counts { run } else { 0 };
+            *here = Reached { row: row + run, counted };
+            best = best.max(counted);
         }
         // Most of the rest is found, and the skips so far explain what is missing of it: more of
         // them would only hunt for luck.
-        if 2 * best > shorter && 2 * (shorter - best) <= edits as usize {
+        if 2 * best > shorter && 2 * (shorter - best) <= edits {
             break;
         }
     }
-    best
+    best as usize
 }
 
 /// Whether some id may be in both; when not, there is nothing that skipping could find. Ids are

@@ -98,10 +98,13 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         for id in self.partial_prefixes(parent, tokens, HELD) {
             unused.extend(self.tree.drop_held(id).filter(|&replaced| replaced != page));
         }
-        if self.tree.pages() >= self.limits.pages {
-            return None;
+        // A page that expired in use is there, with all before it, and needs no room.
+        if !self.tree.lingers(parent, tokens) {
+            if self.tree.pages() >= self.limits.pages {
+                return None;
+            }
+            self.make_room_in_share(parent, by, unused)?;
         }
-        self.make_room_in_share(parent, by, unused)?;
         for id in self.partial_prefixes(parent, tokens, GHOSTS) {
             self.tree.drop_ghost(id);
         }

@@ -118,13 +118,13 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
     pub fn evict(&mut self, pages: usize, request: &str, now: Timestamp) -> Vec<P> {
         let by = self.begin_eviction(request, now);
         self.tree.release_all();
-        let mut evicted = Vec::new();
-        while evicted.len() < pages {
-            let page = self.waiting.pages.pop().or_else(|| self.evict_oldest(None, &by, |_| true));
-            let Some(page) = page else { break };
-            evicted.push(page);
-        }
-        evicted
+        let waiting = &mut self.waiting.pages;
+        let mut freed = waiting.split_off(waiting.len().saturating_sub(pages));
+        let evicted = self.tree.evict_many(pages - freed.len(), &by);
+        self.evicted_pages += evicted.len() as u64;
+        self.trim_ghosts();
+        freed.extend(evicted);
+        freed
     }
 
     /// As [`evict`](Self::evict), but gives one page back, the first of those that `may` go: a

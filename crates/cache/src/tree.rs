@@ -298,14 +298,19 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         let parent = self.nodes[id].parent;
         self.unlist(id);
         parent.into_iter().for_each(|parent| self.unlist(parent));
+        self.set_state_unlisted(id, state);
+        parent.into_iter().for_each(|parent| self.list(parent));
+        self.list(id);
+    }
+
+    /// As [`set_state`](Self::set_state), for a node that stands in no order, nor does its parent.
+    pub(crate) fn set_state_unlisted(&mut self, id: Id, state: State<P>) {
         self.leave_parent(id);
         self.uncount(id);
         self.forget_parked(id);
         self.nodes[id].state = state;
         self.count(id);
         self.join_parent(id);
-        parent.into_iter().for_each(|parent| self.list(parent));
-        self.list(id);
     }
 
     /// A page that is no longer held is no longer parked.
@@ -340,8 +345,14 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         let parent = self.nodes[id].parent;
         self.unlist(id);
         parent.into_iter().for_each(|parent| self.unlist(parent));
-        self.leave_parent(id);
+        self.forget_unlisted(id);
         parent.into_iter().for_each(|parent| self.list(parent));
+    }
+
+    /// As [`forget`](Self::forget), for a node that stands in no order, nor does its parent in one
+    /// that depends on it.
+    pub(crate) fn forget_unlisted(&mut self, id: Id) {
+        self.leave_parent(id);
         self.uncount(id);
         self.forget_parked(id);
         if let Some(place) = self.nodes[id].disk {

@@ -422,14 +422,10 @@ impl List {
         let replaced = self.entries.iter().filter(|e| held(e)).filter_map(|e| e.page);
         unused.extend(replaced.filter(|&replaced| replaced != page));
         self.entries.retain(|e| !held(e));
-        if self.held_pages() >= self.most.pages {
-            return None;
-        }
-        while self.has_used_up_its_share(namespace) {
-            let oldest = self.oldest_held(Some(namespace));
-            let oldest = oldest.filter(|&index| self.entries[index].used < self.operations)?;
-            let lost = self.entries[oldest].lose(Loss::Evicted, by.now, Some(by.request));
-            unused.extend(lost);
+        let lingers = |e: &Entry| e.namespace == namespace && e.prefix == prefix;
+        let lingers = self.entries.iter().any(|e| e.lingering.is_some() && lingers(e));
+        if !lingers {
+            self.make_room(namespace, by, unused)?;
         }
         self.entries.retain(|e| e.is_held() || e.lingering.is_some() || !is_replaced(e));
         let index = self.position(namespace, prefix);
@@ -443,6 +439,19 @@ impl List {
             None => entry.page = Some(page),
         }
         Some(index)
+    }
+
+    fn make_room(&mut self, namespace: usize, by: By<'_>, unused: &mut Vec<usize>) -> Option<()> {
+        if self.held_pages() >= self.most.pages {
+            return None;
+        }
+        while self.has_used_up_its_share(namespace) {
+            let oldest = self.oldest_held(Some(namespace));
+            let oldest = oldest.filter(|&index| self.entries[index].used < self.operations)?;
+            let lost = self.entries[oldest].lose(Loss::Evicted, by.now, Some(by.request));
+            unused.extend(lost);
+        }
+        Some(())
     }
 
     /// A ghost that nothing is known of.

@@ -556,10 +556,10 @@ fn a_pinned_page_published_again_is_used_and_not_the_fuller_one_beside_it() {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(1_100)
+        ..ProptestConfig::with_cases(2_000)
     })]
 
-    /// 110,000 operations, more or less.
+    /// 200,000 operations, more or less.
     #[test]
     fn the_cache_does_what_a_list_does(
         operations in prop::collection::vec(operation(3, tokens()), 1..=200),
