@@ -9,28 +9,40 @@ const SALT_CONTEXT: &str = "refrain 2026 prompt cache: namespace from cache_salt
 /// Whose prefixes a request may see. Two requests share pages only in equal namespaces, and an
 /// equal namespace comes only from the same constructor with the same input.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Namespace(Option<[u8; 32]>);
+pub struct Namespace([u8; 32]);
 
 impl Namespace {
     /// The namespace of all callers that named none.
     pub const fn public() -> Self {
-        Self(None)
+        Self([0; 32])
     }
 
     /// The namespace of a caller's `cache_salt`, which may be of any length; the empty salt is a
     /// salt too, and not the public namespace.
     pub fn from_salt(salt: &str) -> Self {
-        Self(Some(blake3::derive_key(SALT_CONTEXT, salt.as_bytes())))
+        Self(blake3::derive_key(SALT_CONTEXT, salt.as_bytes()))
+    }
+
+    /// The namespace as it is stored: all zeros are the public one.
+    pub const fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
+    /// The namespace that [`Self::to_bytes`] gave these bytes of. Never of bytes that a caller
+    /// chose: they would name another's namespace.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 }
 
 /// Shows that a namespace is derived, but neither the salt nor the whole of the hash.
 impl fmt::Debug for Namespace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => formatter.write_str("Namespace(public)"),
-            Some([a, b, c, d, ..]) => write!(formatter, "Namespace({a:02x}{b:02x}{c:02x}{d:02x}…)"),
+        if *self == Self::public() {
+            return formatter.write_str("Namespace(public)");
         }
+        let [a, b, c, d, ..] = self.0;
+        write!(formatter, "Namespace({a:02x}{b:02x}{c:02x}{d:02x}…)")
     }
 }
 
@@ -44,6 +56,15 @@ mod tests {
         assert_ne!(Namespace::from_salt("a"), Namespace::from_salt("b"));
         assert_ne!(Namespace::from_salt(""), Namespace::public());
         assert_eq!(Namespace::default(), Namespace::public());
+    }
+
+    #[test]
+    fn a_namespace_is_stored_in_bytes_and_the_public_one_in_zeros() {
+        assert_eq!(Namespace::public().to_bytes(), [0; 32]);
+        for namespace in [Namespace::public(), Namespace::from_salt(""), Namespace::from_salt("a")]
+        {
+            assert_eq!(Namespace::from_bytes(namespace.to_bytes()), namespace);
+        }
     }
 
     #[test]
