@@ -2,12 +2,13 @@
 //! own after one of 50 system prompts. How long an operation on 4,000 tokens takes, and how much
 //! memory a token needs.
 //!
-//! `cargo run --release -p cache --example scale`
+//! `cargo run --release -p cache --example scale [stored]`; with `stored`, every full page has a
+//! copy on disk.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use cache::{Limits, Namespace, PAGE_TOKENS, PromptCache, Timestamp};
+use cache::{DiskPage, Limits, Namespace, PAGE_TOKENS, PromptCache, Timestamp};
 
 const PREFIXES: u64 = 100_000;
 const OWN_TOKENS: usize = 100;
@@ -93,6 +94,25 @@ impl Bench {
     }
 }
 
+/// Notes every full page as stored.
+fn store_all(cache: &mut PromptCache<u32>) {
+    let (mut index, mut times) = (0, Vec::new());
+    for number in 0..PREFIXES {
+        let tokens = prefix(number);
+        // Pages of the system prompt alone are stored with its first user.
+        let shared = if number < SYSTEM_PROMPTS { 0 } else { tokens.len() - OWN_TOKENS };
+        for end in (shared / PAGE_TOKENS + 1..=tokens.len() / PAGE_TOKENS).map(|n| n * PAGE_TOKENS)
+        {
+            let place = DiskPage { segment: index >> 12, index: index & 0xfff };
+            index += 1;
+            let start = Instant::now();
+            cache.note_stored(&Namespace::public(), &tokens[..end], place, None, NOW);
+            times.push(start.elapsed());
+        }
+    }
+    report("noting a page as stored", times);
+}
+
 fn main() {
     let resident = resident_bytes();
     let cache = PromptCache::new(Limits::default(), NOW);
@@ -104,6 +124,12 @@ fn main() {
     let used = resident_bytes() - resident;
     println!("{stats:?}");
     println!("memory: {:.1} bytes a token resident", used as f64 / stats.tokens as f64);
+    if std::env::args().any(|argument| argument == "stored") {
+        store_all(&mut bench.cache);
+        let used = resident_bytes() - resident;
+        let stored = bench.cache.stats().stored_pages;
+        println!("with {stored} pages on disk too: {:.1}", used as f64 / stats.tokens as f64);
+    }
 
     let any = |random: &mut Random| prefix(random.next(PREFIXES));
     let filled = |mut tokens: Vec<u32>, random: &mut Random| {
@@ -144,5 +170,17 @@ fn main() {
         }
         report(what, evictions);
     }
+    let mut evictions = Vec::new();
+    for _ in 0..ROUNDS {
+        let request = bench.request();
+        let start = Instant::now();
+        for page in 0..PROMPT_TOKENS / PAGE_TOKENS {
+            // A page in twenty is in use.
+            let may = |page: u32| !page.is_multiple_of(20);
+            black_box((page, bench.cache.evict_one(&Namespace::public(), &request, NOW, may)));
+        }
+        evictions.push(start.elapsed());
+    }
+    report("eviction of 4,000 more, page by page, some in use", evictions);
     println!("{:?}", bench.cache.stats());
 }

@@ -11,19 +11,36 @@ const CHUNK_MAX: usize = 64;
 #[derive(Clone, Copy)]
 struct Entry {
     id: Id,
+    /// The [`key`] of the child's tokens, so that a search visits few children themselves.
+    key: u64,
     /// The child's own `used`, kept here so that the newest child is found without visiting all.
     used: u64,
 }
 
+/// The first two of `tokens` after `skip` as a number that is not less for tokens that are not
+/// less; `missing`, one of the constants, stands for what is not there.
+fn key(tokens: &[u32], skip: usize, missing: u64) -> u64 {
+    let at = |index| tokens.get(skip + index).map_or(missing, |&id| u64::from(id) + 1);
+    (at(0) << 31) | (at(1) >> 2)
+}
+
+/// Less than every id.
+const LEAST: u64 = 0;
+/// More than every id.
+const MOST: u64 = (1 << 33) - 1;
+
 struct Chunk {
     entries: Vec<Entry>,
+    /// The key of the first entry.
+    first: u64,
     newest: u64,
 }
 
 impl Chunk {
     fn new(entries: Vec<Entry>) -> Self {
         let newest = entries.iter().map(|entry| entry.used).max().unwrap_or(0);
-        Self { entries, newest }
+        let first = entries.first().map_or(0, |entry| entry.key);
+        Self { entries, first, newest }
     }
 }
 
@@ -38,6 +55,8 @@ struct Place {
 #[derive(Default)]
 pub(crate) struct Sorted {
     chunks: Vec<Chunk>,
+    /// So many tokens all children have in common.
+    skip: usize,
 }
 
 impl Sorted {
@@ -49,23 +68,35 @@ impl Sorted {
         }
     }
 
-    /// The first place whose child is not `before`; children that are come first.
-    fn partition<N: AsRef<[u32]>>(
-        &self,
-        nodes: &Arena<N>,
-        before: impl Fn(&[u32]) -> bool,
-    ) -> Place {
-        let before = |entry: &Entry| before(nodes[entry.id].as_ref());
-        let starting_before = self.chunks.partition_point(|chunk| before(&chunk.entries[0]));
+    /// The first place whose child does not sort before `tokens`; with `past`, nor begins with
+    /// them.
+    fn partition<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32], past: bool) -> Place {
+        let Some(first) = self.chunks.first() else { return Place { chunk: 0, index: 0 } };
+        let common = &nodes[first.entries[0].id].as_ref()[..self.skip];
+        let (least, most) = match tokens.starts_with(common) {
+            true => (
+                key(tokens, self.skip, LEAST),
+                key(tokens, self.skip, if past { MOST } else { LEAST }),
+            ),
+            false => (0, u64::MAX),
+        };
+        let visited = |entry: &Entry| {
+            let child = nodes[entry.id].as_ref();
+            child < tokens || (past && child.starts_with(tokens))
+        };
+        let before = |key: u64, entry: &Entry| key < least || (key <= most && visited(entry));
+        let chunks = &self.chunks;
+        let starting_before = chunks.partition_point(|c| before(c.first, &c.entries[0]));
         let Some(chunk) = starting_before.checked_sub(1) else {
             return Place { chunk: 0, index: 0 };
         };
-        Place { chunk, index: self.chunks[chunk].entries.partition_point(before) }
+        let entries = &chunks[chunk].entries;
+        Place { chunk, index: entries.partition_point(|entry| before(entry.key, entry)) }
     }
 
     /// Where a child with these tokens is or would be.
     fn place<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Place {
-        let place = self.partition(nodes, |child| child < tokens);
+        let place = self.partition(nodes, tokens, false);
         // The end of one chunk is the start of the next, where the child itself would be.
         let past_end = self.chunks.get(place.chunk).is_some_and(|c| place.index == c.entries.len());
         let next = Place { chunk: place.chunk + 1, index: 0 };
@@ -82,7 +113,7 @@ impl Sorted {
     /// How many of `tokens` the child that shares most of them begins with. It is one of the two
     /// neighbours of the place where `tokens` would be.
     fn longest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
-        let place = self.partition(nodes, |child| child < tokens);
+        let place = self.partition(nodes, tokens, false);
         let before = match place.index.checked_sub(1) {
             Some(index) => self.at(Place { index, ..place }),
             None => None,
@@ -94,8 +125,8 @@ impl Sorted {
 
     /// The most recently used child that begins with `prefix`.
     fn newest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, prefix: &[u32]) -> Option<Id> {
-        let start = self.partition(nodes, |child| child < prefix);
-        let end = self.partition(nodes, |child| child < prefix || child.starts_with(prefix));
+        let start = self.partition(nodes, prefix, false);
+        let end = self.partition(nodes, prefix, true);
         let within = |number: usize| {
             let entries = &self.chunks[number].entries;
             let from = if number == start.chunk { start.index } else { 0 };
@@ -115,13 +146,29 @@ impl Sorted {
         within(chunk).iter().max_by_key(|entry| entry.used).map(|entry| entry.id)
     }
 
-    /// Puts a child where [`Sorted::place`] said.
-    fn insert(&mut self, place: Place, id: Id, used: u64) {
+    /// Adds a child.
+    fn insert<N: AsRef<[u32]>>(&mut self, nodes: &Arena<N>, id: Id, used: u64) {
+        let tokens = nodes[id].as_ref();
+        let any = self.chunks.first().map(|chunk| nodes[chunk.entries[0].id].as_ref());
+        let skip = any.map_or(0, |any| common_prefix(any, tokens).min(self.skip));
+        if skip < self.skip {
+            // At most once for each token of a page.
+            self.skip = skip;
+            for chunk in &mut self.chunks {
+                for entry in &mut chunk.entries {
+                    entry.key = key(nodes[entry.id].as_ref(), skip, LEAST);
+                }
+                chunk.first = chunk.entries[0].key;
+            }
+        }
+        let place = self.place(nodes, tokens);
+        let entry = Entry { id, key: key(tokens, skip, LEAST), used };
         let Some(chunk) = self.chunks.get_mut(place.chunk) else {
-            self.chunks = vec![Chunk::new(vec![Entry { id, used }])];
+            self.chunks = vec![Chunk::new(vec![entry])];
             return;
         };
-        chunk.entries.insert(place.index, Entry { id, used });
+        chunk.entries.insert(place.index, entry);
+        chunk.first = chunk.entries[0].key;
         chunk.newest = chunk.newest.max(used);
         if chunk.entries.len() > CHUNK_MAX {
             let upper = Chunk::new(chunk.entries.split_off(CHUNK_MAX / 2));
@@ -145,6 +192,8 @@ impl Sorted {
             self.chunks.remove(place.chunk);
         } else if chunk.newest == removed.used {
             *chunk = Chunk::new(std::mem::take(&mut chunk.entries));
+        } else {
+            chunk.first = chunk.entries[0].key;
         }
     }
 }
@@ -160,6 +209,9 @@ pub(crate) enum Children {
 }
 
 impl Children {
+    /// Bytes for one among many children (chunks are at least half full, but for removals).
+    pub(crate) const CHILD_BYTES: usize = 2 * size_of::<Entry>();
+
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -211,15 +263,14 @@ impl Children {
         match self {
             Self::None => *self = Self::One(id),
             Self::One(first) => {
-                let first = Entry { id: *first, used: only_used };
-                let mut sorted = Sorted { chunks: vec![Chunk::new(vec![first])] };
-                sorted.insert(sorted.place(nodes, nodes[id].as_ref()), id, used);
+                let tokens = nodes[*first].as_ref();
+                let skip = common_prefix(tokens, nodes[id].as_ref());
+                let first = Entry { id: *first, key: key(tokens, skip, LEAST), used: only_used };
+                let mut sorted = Sorted { chunks: vec![Chunk::new(vec![first])], skip };
+                sorted.insert(nodes, id, used);
                 *self = Self::Many(Box::new(sorted));
             }
-            Self::Many(sorted) => {
-                let place = sorted.place(nodes, nodes[id].as_ref());
-                sorted.insert(place, id, used);
-            }
+            Self::Many(sorted) => sorted.insert(nodes, id, used),
         }
     }
 

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::arena::{Arena, Id};
+use crate::children::Children;
 use crate::disk_page::DiskPage;
 use crate::namespace::Namespace;
 use crate::node::{Kind, NEVER, Node, Root, State};
@@ -73,10 +74,10 @@ pub(crate) struct PrefixTree<P> {
 }
 
 impl<P: Copy + Eq + Hash> PrefixTree<P> {
-    /// Bytes a ghost is charged with: its node, its place among the ghosts, and two request ids of
-    /// usual length.
+    /// Bytes a ghost is charged with: its node, its places among its parent's children and in the
+    /// order, and two request ids of usual length.
     pub(crate) const GHOST_BYTES: usize =
-        Arena::<Node<P>>::SLOT_BYTES + Orders::PLACE_BYTES + 2 * 64;
+        Arena::<Node<P>>::SLOT_BYTES + Children::CHILD_BYTES + Orders::PLACE_BYTES + 2 * 64;
 
     /// An empty tree; `shares` says whether namespaces are to give up pages of their own.
     pub(crate) fn new(shares: bool) -> Self {
