@@ -92,7 +92,9 @@ def test_why_names_what_changed(default_model, tmp_path):
     assert (stop["message"], stop["role"], changed[start:end]) == (0, "system", "2")
     assert seen["reused_tokens"] + seen["computed_tokens"] == seen["prompt_tokens"]
     assert seen["compared_with"].endswith("a.json")
-    assert report["hint"] == "number"
+    assert (stop["cached_text"], stop["request_text"]) == ("10:00:01", "10:00:02")
+    assert (stop["kind"], report["hint"]) == ("time", "number")
+    assert (seen["hint"], seen["advice"]) == (report["hint"], report["advice"])
 
 
 def test_why_agrees_with_the_server(server, tmp_path):

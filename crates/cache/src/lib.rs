@@ -23,6 +23,7 @@ mod arena;
 mod changes;
 mod children;
 mod compare;
+mod difference;
 pub mod disk;
 mod disk_page;
 mod insert;
@@ -40,6 +41,7 @@ mod verdict;
 
 pub use changes::Freed;
 pub use compare::compare;
+pub use difference::{Difference, DifferenceKind};
 pub use disk_page::DiskPage;
 pub use lookup::{Held, Hit};
 pub use namespace::Namespace;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::difference::Difference;
 use crate::timestamp::Timestamp;
 
 /// Why reuse stopped where it stopped. Codes are added, never renamed.
@@ -103,7 +104,8 @@ impl From<u32> for TokenText {
 }
 
 /// Where reuse stopped, and why. Fields that a reason does not have are `None`; the cache knows
-/// ids only and leaves `text`, `message`, `role` and `chars` to whoever has the prompt's text.
+/// ids only and leaves `text`, `message`, `role`, `chars` and `difference` to whoever has the
+/// prompt's text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stop {
     /// Why.
@@ -123,6 +125,9 @@ pub struct Stop {
     /// `different_token`: how many prompt tokens after the difference were held in the same order:
     /// what moving the difference to the end would have saved.
     pub identical_after: Option<usize>,
+    /// `different_token`: the span that changed, and how.
+    #[serde(flatten)]
+    pub difference: Option<Difference>,
     /// `first_request`: the cache remembers what it saw from here on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -159,6 +164,7 @@ impl Stop {
             role: None,
             chars: None,
             identical_after: None,
+            difference: None,
             since: None,
             held_tokens: None,
             last_used: None,

@@ -1,16 +1,19 @@
 //! What to do about a difference.
 
-use cache::{Reason, Verdict};
+use cache::{DifferenceKind, Verdict};
 use serde::Serialize;
 
-use crate::excerpt::Excerpt;
-
-/// What kind of difference it was. Codes are added, never renamed.
+/// What a client can do something about. Codes are added, never renamed; the difference's own
+/// `kind` is finer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hint {
     /// A number changed: a date, a time, a counter.
     Number,
+    /// An id that is drawn anew each time changed.
+    RandomId,
+    /// The same JSON is written in another order.
+    Reordered,
     /// A number changed in what the template adds, which is usually today's date.
     TemplateDate,
     /// Only white space changed.
@@ -23,39 +26,63 @@ pub enum Hint {
 
 impl Hint {
     /// The hint for a verdict; `None` where there is nothing to be done.
-    pub fn of(verdict: &Verdict, excerpt: Option<&Excerpt>) -> Option<Hint> {
+    pub fn of(verdict: &Verdict) -> Option<Hint> {
         let stop = &verdict.stop;
-        if stop.reason != Reason::DifferentToken {
-            return None;
+        match stop.difference.as_ref()?.kind {
+            DifferenceKind::Date | DifferenceKind::Time | DifferenceKind::Counter => {
+                Some(Hint::Number)
+            }
+            DifferenceKind::Uuid | DifferenceKind::RandomId => Some(Hint::RandomId),
+            DifferenceKind::ReorderedKeys | DifferenceKind::ReorderedTools => Some(Hint::Reordered),
+            DifferenceKind::TemplateDate => Some(Hint::TemplateDate),
+            DifferenceKind::WhiteSpace => Some(Hint::WhiteSpace),
+            DifferenceKind::Structure => Some(Hint::Structure),
+            DifferenceKind::Other => {
+                stop.identical_after.filter(|&after| after > 0).map(|_| Hint::Order)
+            }
         }
-        let cached = stop.cached.as_ref()?.text.as_deref()?;
-        let request = stop.request.as_ref()?.text.as_deref()?;
-        let template = stop.role.as_deref() == Some("template");
-        let digits = |text: &str| text.contains(|c: char| c.is_ascii_digit());
-        // The end of a number may be missing on one side, but not its beginning.
-        let follows =
-            excerpt.is_some_and(|excerpt| excerpt.before.ends_with(|c: char| c.is_ascii_digit()));
-        if (digits(cached) && digits(request)) || (follows && (digits(cached) || digits(request))) {
-            return Some(if template { Hint::TemplateDate } else { Hint::Number });
-        }
-        let blank = |text: &str| text.trim().is_empty();
-        if cached.trim() == request.trim() || blank(cached) != blank(request) {
-            return Some(Hint::WhiteSpace);
-        }
-        if template {
-            return Some(Hint::Structure);
-        }
-        stop.identical_after.filter(|&after| after > 0).map(|_| Hint::Order)
     }
+}
 
+/// A verdict with what to do about it: the `verdict` object of the API.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explained<'a> {
+    /// The verdict.
+    #[serde(flatten)]
+    pub verdict: &'a Verdict,
+    /// What can be done something about; `None` where nothing can.
+    pub hint: Option<Hint>,
     /// What to do, in a few words.
-    pub fn advice(self) -> &'static str {
-        match self {
-            Hint::Number => "a date, a time or a counter? move it behind what stays the same",
-            Hint::TemplateDate => "the template prints a date; --template-date pins it",
-            Hint::WhiteSpace => "white space differs: build the prompt the same way each time",
-            Hint::Structure => "roles or the number of messages differ: append, do not insert",
-            Hint::Order => "move what changes behind what stays the same",
+    pub advice: Option<&'static str>,
+}
+
+impl<'a> Explained<'a> {
+    /// The verdict and its hint.
+    pub fn new(verdict: &'a Verdict) -> Self {
+        let hint = Hint::of(verdict);
+        let kind = verdict.stop.difference.as_ref().map(|difference| difference.kind);
+        Self { verdict, hint, advice: hint.and(kind).map(advice) }
+    }
+}
+
+fn advice(kind: DifferenceKind) -> &'static str {
+    match kind {
+        DifferenceKind::Date => "a date: move it behind what stays the same",
+        DifferenceKind::Time => "a time: move it behind what stays the same",
+        DifferenceKind::Counter => "a number: move it behind what stays the same",
+        DifferenceKind::Uuid => "a UUID: leave it out, or move it behind what stays the same",
+        DifferenceKind::RandomId => {
+            "a random id: leave it out, or move it behind what stays the same"
         }
+        DifferenceKind::ReorderedKeys => "the same keys in another order: write JSON in one order",
+        DifferenceKind::ReorderedTools => "the same tools in another order: sort them",
+        DifferenceKind::TemplateDate => "the template prints a date; --template-date pins it",
+        DifferenceKind::WhiteSpace => {
+            "white space differs: build the prompt the same way each time"
+        }
+        DifferenceKind::Structure => {
+            "roles or the number of messages differ: append, do not insert"
+        }
+        DifferenceKind::Other => "move what changes behind what stays the same",
     }
 }

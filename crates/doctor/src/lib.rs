@@ -25,6 +25,7 @@
 
 mod anthropic;
 mod conversation;
+mod difference;
 mod error;
 mod excerpt;
 mod hint;
@@ -36,12 +37,13 @@ mod tools;
 mod verdict;
 
 pub use conversation::{PromptMaker, check_messages};
+pub use difference::DIFFERENCE_TOKENS_MAX;
 pub use error::{PromptError, PromptTooLong, check_length, shown};
 pub use excerpt::Excerpt;
-pub use hint::Hint;
+pub use hint::{Explained, Hint};
 pub use known_texts::KnownTexts;
 pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
 pub use replay::{AtCapacity, Replay, ReplayError, StopCount, Trace, TraceFormat};
 pub use text_prompt::{TextPrompt, token_ids};
 pub use tools::{check_tool_choice, check_tools};
-pub use verdict::{complete, why};
+pub use verdict::{Compared, complete, why};

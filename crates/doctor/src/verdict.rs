@@ -3,11 +3,26 @@
 use cache::{Limits, PAGE_TOKENS, PromptCache, Reason, Timestamp, TokenText, Verdict};
 use package::{PromptMap, Tokenizer};
 
+use crate::difference::{DIFFERENCE_TOKENS_MAX, difference};
 use crate::prompt::Prompt;
 
-/// Fills in what the cache does not know, since it knows ids only: the texts of the tokens, and
-/// the message that the stop lies in.
-pub fn complete(verdict: &mut Verdict, tokenizer: &Tokenizer, map: Option<&PromptMap>) {
+/// What of a verdict only somebody with the prompt knows.
+#[derive(Clone, Copy)]
+pub struct Compared<'a> {
+    /// The prompt's token ids.
+    pub prompt: &'a [u32],
+    /// Which message each came from; only conversations have one.
+    pub map: Option<&'a PromptMap>,
+    /// With `different_token`: what is held from the stop on, as
+    /// [`PromptCache::continuation`] gives it; as much as [`DIFFERENCE_TOKENS_MAX`] is read.
+    ///
+    /// [`DIFFERENCE_TOKENS_MAX`]: crate::DIFFERENCE_TOKENS_MAX
+    pub cached: &'a [u32],
+}
+
+/// Fills in what the cache does not know, since it knows ids only: the texts of the tokens, the
+/// message that the stop lies in, and what changed there.
+pub fn complete(verdict: &mut Verdict, compared: Compared<'_>, tokenizer: &Tokenizer) {
     let stop = &mut verdict.stop;
     for token in [&mut stop.cached, &mut stop.request].into_iter().flatten() {
         token.text = text(tokenizer, token);
@@ -15,11 +30,16 @@ pub fn complete(verdict: &mut Verdict, tokenizer: &Tokenizer, map: Option<&Promp
     if stop.reason != Reason::DifferentToken {
         return;
     }
-    if let Some(map) = map {
+    if let Some(map) = compared.map {
         let location = map.locate(stop.at..stop.at + 1);
         stop.message = location.message;
         stop.role = Some(location.role);
         stop.chars = location.chars;
+    }
+    let template = stop.role.is_some() && stop.message.is_none();
+    if !compared.cached.is_empty() && stop.at < compared.prompt.len() {
+        let Compared { prompt, cached, .. } = compared;
+        stop.difference = Some(difference(stop.at, cached, prompt, template, tokenizer));
     }
 }
 
@@ -55,6 +75,9 @@ pub fn why(first: &Prompt, second: &Prompt, tokenizer: &Tokenizer) -> Verdict {
     cache.unpin(hit.pin);
     let mut verdict = hit.verdict;
     verdict.stop.since = None;
-    complete(&mut verdict, tokenizer, second.map.as_ref());
+    let same = &second.tokens[..verdict.stop.at];
+    let cached = cache.continuation(&second.namespace, same, DIFFERENCE_TOKENS_MAX);
+    let (prompt, map) = (second.tokens.as_slice(), second.map.as_ref());
+    complete(&mut verdict, Compared { prompt, map, cached: &cached }, tokenizer);
     verdict
 }

@@ -1,6 +1,7 @@
 //! Room for a sequence that wants to be computed: whether there is, and how it takes it.
 
-use cache::{PAGE_TOKENS, Timestamp, Verdict};
+use cache::{PAGE_TOKENS, Reason, Timestamp, Verdict};
+use doctor::{Compared, DIFFERENCE_TOKENS_MAX};
 use kernels::PageId;
 use package::Tokenizer;
 
@@ -83,7 +84,16 @@ pub(crate) fn find_prefix(
     }
     let hit = memory.lookup(&request.namespace, &request.prompt, &request.id, now);
     let mut verdict = hit.verdict;
-    doctor::complete(&mut verdict, tokenizer, request.prompt_map.as_ref());
+    // Asked at once, while the branch that was compared is the most recently used.
+    let cached = match verdict.stop.reason {
+        Reason::DifferentToken => {
+            let same = &request.prompt[..hit.reused_tokens];
+            memory.cache().continuation(&request.namespace, same, DIFFERENCE_TOKENS_MAX)
+        }
+        _ => Vec::new(),
+    };
+    let (prompt, map) = (request.prompt.as_slice(), request.prompt_map.as_ref());
+    doctor::complete(&mut verdict, Compared { prompt, map, cached: &cached }, tokenizer);
     Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin) }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use cache::{Reason, TokenText, Verdict};
-use doctor::{Excerpt, Hint, PROMPT_BYTES_MAX, Prompt, PromptMaker};
+use doctor::{Excerpt, Explained, PROMPT_BYTES_MAX, Prompt, PromptMaker};
 use package::{ChatTemplate, Package, Tokenizer};
 use serde_json::{Value, json};
 use server::Reception;
@@ -42,15 +42,16 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
     let ((first, received), (second, receives)) = (read(first, maker)?, read(second, maker)?);
     let verdict = doctor::why(&first, &second, &text.tokenizer);
     let excerpt = Excerpt::of(&verdict, &first, &second, &text.tokenizer);
-    let hint = Hint::of(&verdict, excerpt.as_ref());
+    let explained = Explained::new(&verdict);
     let mut out = anstream::stdout();
     if arguments.json {
         let document = json!({
             "schema": "refrain.why/1",
-            "verdict": verdict,
+            "verdict": explained,
             "ignored": receives.ignored,
             "excerpt": excerpt,
-            "hint": hint,
+            "hint": explained.hint,
+            "advice": explained.advice,
             "prompt": described(&first, &received),
             "against": described(&second, &receives),
             "note": NOTE,
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
     let report = Report {
         verdict: &verdict,
         excerpt,
-        hint,
+        advice: explained.advice,
         tokenizer: &text.tokenizer,
         apart,
         receptions: [received, receives],
@@ -125,7 +126,8 @@ fn read(path: &Path, maker: PromptMaker<'_>) -> Result<(Prompt, Reception), Fail
 struct Report<'a> {
     verdict: &'a Verdict,
     excerpt: Option<Excerpt>,
-    hint: Option<Hint>,
+    /// What to do about it.
+    advice: Option<&'static str>,
     tokenizer: &'a Tokenizer,
     /// Whether the prompts are in different namespaces.
     apart: bool,
@@ -166,8 +168,8 @@ impl Report<'_> {
                 format!("{after} following {tokens} identical but come after the difference");
             line(out, "lost", &lost)?;
         }
-        if let Some(hint) = self.hint {
-            line(out, "hint", hint.advice())?;
+        if let Some(advice) = self.advice {
+            line(out, "hint", advice)?;
         }
         if self.apart {
             line(out, "salts", "cache_salt differs: nothing is shared between salts")?;
@@ -245,7 +247,11 @@ impl Report<'_> {
                 format!("message {message} ({role}), chars {from}–{to}")
             }
             (Some(message), None) => format!("message {message} ({role})"),
-            (None, _) => "text that the chat template adds".to_owned(),
+            (None, _) => match stop.difference.as_ref().map(|one| (&one.tool, &one.path)) {
+                Some((Some(tool), Some(path))) => format!("tool {tool}, {path}"),
+                Some((Some(tool), None)) => format!("tool {tool}"),
+                _ => "text that the chat template adds".to_owned(),
+            },
         })
     }
 

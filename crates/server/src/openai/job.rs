@@ -132,7 +132,7 @@ impl Outcomes {
     pub(crate) fn refrain(&self) -> Value {
         let one = |outcome: &Outcome| {
             json!({
-                "verdict": outcome.verdict,
+                "verdict": doctor::Explained::new(&outcome.verdict),
                 "timings": outcome.timings,
                 "tokens": outcome.tokens,
                 "price": null,

@@ -48,7 +48,8 @@ fn offline_files(
     };
     let (first, second) = (read("a", first)?, read("b", second)?);
     let verdict = doctor::why(&first, &second, maker.tokenizer);
-    Ok((serde_json::to_value(verdict).expect("a verdict is JSON"), [first, second]))
+    let explained = doctor::Explained::new(&verdict);
+    Ok((serde_json::to_value(explained).expect("a verdict is JSON"), [first, second]))
 }
 
 /// The live verdict on the second request, with what only a server knows taken out, and the first

@@ -1,0 +1,311 @@
+//! What a verdict says of the span that changed: its text, its kind, and the tool it lies in.
+
+use std::path::Path;
+
+use doctor::{Explained, Prompt, PromptMaker};
+use package::{ChatTemplate, Tokenizer};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Prints a date, declares tools, and prints the calls of tools.
+const TEMPLATE: &str = "\
+Today is {{ strftime_now('%Y-%m-%d') }}.\n\
+{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}\
+{% for message in messages %}<{{ message.role }}>{{ message.content }}\
+{% for call in message.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}\n\
+{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+struct Fixture {
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/goldens");
+        let tokenizer = Tokenizer::from_directory(&goldens.join("llama-gqa2-biased"));
+        let template = ChatTemplate::new(TEMPLATE, "", "").expect("a template");
+        Self { tokenizer: tokenizer.expect("a tokenizer"), template }
+    }
+
+    /// The verdict on the second body after the first, each on its date.
+    fn why_on(&self, first: (&Value, &str), second: (&Value, &str)) -> Value {
+        let read = |name: &str, (body, date): (&Value, &str)| {
+            let maker = PromptMaker {
+                tokenizer: &self.tokenizer,
+                chat_template: Some(&self.template),
+                date: Some(date),
+                context: None,
+                known: None,
+            };
+            Prompt::read(name, body.to_string().as_bytes(), maker).expect("a prompt")
+        };
+        let (first, second) = (read("a.json", first), read("b.json", second));
+        let verdict = doctor::why(&first, &second, &self.tokenizer);
+        serde_json::to_value(Explained::new(&verdict)).expect("JSON")
+    }
+
+    fn why(&self, first: &Value, second: &Value) -> Value {
+        let date = "2026-11-30";
+        self.why_on((first, date), (second, date))
+    }
+}
+
+fn chat(system: &str) -> Value {
+    let question = json!({"role": "user", "content": "What is a refrain? Be brief, please."});
+    json!({"messages": [{"role": "system", "content": system}, question]})
+}
+
+fn tool(name: &str, properties: &str) -> Value {
+    let properties: Value = serde_json::from_str(properties).expect("JSON");
+    json!({"type": "function", "function": {
+        "name": name, "description": format!("Looks {name} up."),
+        "parameters": {"type": "object", "properties": properties, "required": []},
+    }})
+}
+
+fn with_tools(tools: &[Value]) -> Value {
+    let mut body = chat("Be brief.");
+    body["tools"] = json!(tools);
+    body
+}
+
+const UUIDS: [&str; 2] =
+    ["6fa459ea-ee8a-4ca4-894e-db77e160355e", "16fd2706-8baf-433b-82eb-8c7fada847da"];
+const IDS: [&str; 2] = ["req_8f3a91c2d4", "req_77e0aa01bc"];
+const HEX: [&str; 2] = ["5f2b9c0d1e3a4b6c8d7e9f01", "507f1f77bcf86cd799439011"];
+/// What stands around a change, both words, and the change's kind.
+const CHANGES: &[(&str, [&str; 2], &str)] = &[
+    ("Today's date is {}.\nYou are", ["2026-01-05", "2026-01-06"], "date"),
+    ("Today's date is {}.\nYou are", ["2026-01-05", "2025-12-31"], "date"),
+    ("Date: {}\nYou are", ["5/1/2026", "6/1/2026"], "date"),
+    ("Date: {}\nYou are", ["05.01.2026", "06.01.2026"], "date"),
+    ("It is Monday, January {}, 2026. You are", ["5", "6"], "date"),
+    ("It is {}, 2026. You are", ["January 31", "February 1"], "date"),
+    ("It is {}, a workday. You are", ["Monday", "Tuesday"], "date"),
+    ("It is the {} January 2026. You are", ["5th", "6th"], "date"),
+    ("今天是2026年1月{}日。You are", ["5", "16"], "date"),
+    ("Current time: {}\nYou are", ["2026-01-05T10:32:11Z", "2026-01-06T09:00:00Z"], "date"),
+    ("Log of {} follows here", ["20260105", "20260212"], "date"),
+    ("Current time: {} AM\nYou are", ["10:32", "10:41"], "time"),
+    ("Current time: {}\nYou are", ["10:32 AM", "10:32 PM"], "time"),
+    ("Current time: {} o'clock\nYou are", ["9:59", "10:00"], "time"),
+    ("Now: {}\nYou are", ["2026-01-05T10:32:11Z", "2026-01-05T10:33:40Z"], "time"),
+    ("Now: {}\nYou are", ["20260105T103211Z", "20260105T103340Z"], "time"),
+    ("Now: 2026-01-05 {}\nYou are", ["10:32:11.123", "10:32:12.007"], "time"),
+    ("It is {} now. You are", ["10 am", "11 am"], "time"),
+    ("Epoch {} in seconds", ["1767607931", "1767607999"], "time"),
+    ("Epoch {} in milliseconds", ["1767607931123", "1767607931987"], "time"),
+    ("Session {} of a user", UUIDS, "uuid"),
+    ("Request {} of a user", IDS, "random_id"),
+    ("Request <{}> of a user", ["call_AbCdEfGhIjKlMn", "call_ZyXwVuTsRqPoNm"], "random_id"),
+    ("Document {} follows here", HEX, "random_id"),
+    ("This is message {} of 50 today", ["41", "42"], "counter"),
+    ("This is message {} of 50 today", ["9", "10"], "counter"),
+    ("This is message {} of 50 today", ["1", "11"], "counter"),
+    ("You have {} credits left", ["1,204", "1,187"], "counter"),
+    ("You are{}a helpful agent", [" ", "  "], "white_space"),
+    ("You are helpful.{}Be brief now.", ["\r\n", "\n"], "white_space"),
+    ("You are helpful.{}Be brief now.", ["\n\n", "\n"], "white_space"),
+    ("You are a {} agent, and brief", ["helpful", "careful"], "other"),
+    ("You serve {} today, as always", ["Alice", "Bob"], "other"),
+    ("You may {} or not, as always", ["March", "August"], "other"),
+    ("Use getUserName or {} here", ["getUserMail", "setUserMail"], "other"),
+];
+
+#[test]
+fn a_change_in_a_message_is_told_by_its_kind() {
+    let fixture = Fixture::new();
+    for (around, words, kind) in CHANGES {
+        let [first, second] = words.map(|word| chat(&around.replace("{}", word)));
+        for [first, second] in [[&first, &second], [&second, &first]] {
+            let verdict = fixture.why(first, second);
+            let stop = &verdict["stop"];
+            assert_eq!(stop["kind"], *kind, "{around}: {words:?}: {verdict}");
+            assert_eq!((&stop["message"], &stop["role"]), (&json!(0), &json!("system")));
+            assert!(stop.get("tool").is_none() && stop.get("path").is_none());
+            let hint = match *kind {
+                "date" | "time" | "counter" => "number",
+                "uuid" => "random_id",
+                "other" => "order",
+                kind => kind,
+            };
+            assert_eq!(verdict["hint"], hint, "{around}: {words:?}");
+            assert!(verdict["advice"].as_str().is_some_and(|advice| !advice.is_empty()));
+        }
+        if !["white_space", "other"].contains(kind) {
+            // The span is whole words, of which a case may have more than differ.
+            let stop = &fixture.why(&first, &second)["stop"];
+            for (side, word) in [("cached_text", words[0]), ("request_text", words[1])] {
+                let text = stop[side].as_str().expect("a text");
+                assert!(word.contains(text) || text.contains(word), "{text} is not {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_in_a_tool_is_told_by_the_tool_and_the_path() {
+    let fixture = Fixture::new();
+    let city =
+        r#"{"city": {"type": "string", "description": "Where"}, "unit": {"type": "string"}}"#;
+    let reordered =
+        r#"{"unit": {"type": "string"}, "city": {"type": "string", "description": "Where"}}"#;
+    let inner =
+        r#"{"city": {"description": "Where", "type": "string"}, "unit": {"type": "string"}}"#;
+    let dated = city.replace("Where", "Where on 2026-01-05");
+    let [weather, clock] = [tool("weather", city), tool("clock", "{}")];
+    let of = |tools: &[&Value]| {
+        with_tools(&tools.iter().map(|tool| (*tool).clone()).collect::<Vec<_>>())
+    };
+    let described = {
+        let mut tool = weather.clone();
+        tool["function"]["description"] = json!("Looks the weather up ]], {now}.");
+        tool
+    };
+    let first = of(&[&clock, &weather]);
+    let path = "parameters.properties";
+    let cases = [
+        (of(&[&weather, &clock]), "reordered_tools", "weather", "name"),
+        (of(&[&clock, &tool("weather", reordered)]), "reordered_keys", "weather", path),
+        (of(&[&clock, &tool("weather", inner)]), "reordered_keys", "weather", path),
+        (of(&[&clock, &tool("weather", &dated)]), "other", "weather", path),
+        (of(&[&clock, &described]), "other", "weather", "description"),
+        (of(&[&clock, &tool("climate", city)]), "other", "climate", "name"),
+        (of(&[&tool("clock", city), &weather]), "other", "clock", path),
+    ];
+    for (second, kind, tool, path) in cases {
+        let verdict = fixture.why(&first, &second);
+        let stop = &verdict["stop"];
+        assert_eq!(stop["role"], "template", "{verdict}");
+        assert_eq!((&stop["kind"], &stop["tool"]), (&json!(kind), &json!(tool)), "{verdict}");
+        let found = stop["path"].as_str().expect("a path");
+        assert!(found.starts_with(path), "{found} is not below {path}");
+    }
+    // A date that changes in a definition is not the template's.
+    let dates = ["5", "6"].map(|day| {
+        let properties = city.replace("Where", &format!("Where on 2026-01-0{day}, or then"));
+        of(&[&clock, &tool("weather", &properties)])
+    });
+    let stop = &fixture.why(&dates[0], &dates[1])["stop"];
+    assert_eq!((&stop["kind"], &stop["tool"]), (&json!("date"), &json!("weather")));
+    assert_eq!(stop["path"], "parameters.properties.city.description");
+    assert_eq!(stop["cached_text"], "2026-01-05");
+}
+
+#[test]
+fn a_change_in_a_calls_arguments_is_told_by_the_tool_and_the_path() {
+    let fixture = Fixture::new();
+    let body = |arguments: Value| {
+        let function = json!({"name": "weather", "arguments": arguments});
+        let call = json!({"id": "call_1", "type": "function", "function": function});
+        json!({"messages": [
+            {"role": "user", "content": "Will it rain?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "user", "content": "And then, and after that?"},
+        ]})
+    };
+    let first = body(json!({"days": [1, 2], "city": "Bern"}));
+    for (arguments, kind, path) in [
+        (json!({"days": [1, 2], "city": "Rome"}), "other", "arguments.city"),
+        (json!({"days": [1, 3], "city": "Bern"}), "counter", "arguments.days[1]"),
+        (json!({"city": "Bern", "days": [1, 2]}), "reordered_keys", "arguments.city"),
+    ] {
+        let stop = &fixture.why(&first, &body(arguments))["stop"];
+        assert_eq!(
+            (&stop["kind"], &stop["tool"], &stop["path"]),
+            (&json!(kind), &json!("weather"), &json!(path)),
+            "{stop}"
+        );
+    }
+}
+
+#[test]
+fn what_the_template_adds_is_told_from_what_messages_say() {
+    let fixture = Fixture::new();
+    let body = chat("Be brief.");
+    let verdict = fixture.why_on((&body, "2026-11-29"), (&body, "2026-11-30"));
+    assert_eq!(
+        (&verdict["stop"]["kind"], &verdict["hint"]),
+        (&json!("template_date"), &json!("template_date"))
+    );
+    assert_eq!(verdict["stop"]["request_text"], "2026-11-30");
+    let mut other = body.clone();
+    other["messages"][1]["role"] = json!("assistant");
+    let verdict = fixture.why(&body, &other);
+    assert_eq!(
+        (&verdict["stop"]["kind"], &verdict["hint"]),
+        (&json!("structure"), &json!("structure"))
+    );
+    // JSON in a message is a message's.
+    let [first, second] =
+        [r#"{"name": "x", "input": 1}"#, r#"{"input": 1, "name": "x"}"#].map(chat);
+    let stop = &fixture.why(&first, &second)["stop"];
+    assert_eq!((&stop["kind"], stop.get("tool")), (&json!("reordered_keys"), None));
+}
+
+#[test]
+fn a_verdict_without_a_difference_has_none() {
+    let fixture = Fixture::new();
+    let body = chat("Be brief.");
+    let verdict = fixture.why(&body, &body);
+    assert!(verdict["stop"].get("kind").is_none());
+    assert_eq!((&verdict["hint"], &verdict["advice"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_long_span_is_cut() {
+    let fixture = Fixture::new();
+    let [first, second] = ["a1", "b2"].map(|letter| chat(&letter.repeat(4_000)));
+    let stop = &fixture.why(&first, &second)["stop"];
+    for side in ["cached_text", "request_text"] {
+        assert_eq!(stop[side].as_str().expect("a text").chars().count(), 201);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_two_prompts_are_explained(
+        before in "\\PC{0,60}", held in "\\PC{0,80}", asked in "\\PC{0,80}",
+        after in "\\PC{0,60}", json in any::<bool>(),
+    ) {
+        let fixture = Fixture::new();
+        let body = |middle: &str| match json {
+            true => with_tools(&[json!({"type": "function", "function": {
+                "name": "f", "description": format!("{before}{middle}{after}"),
+            }})]),
+            false => chat(&format!("{before}{middle}{after}")),
+        };
+        let verdict = fixture.why(&body(&held), &body(&asked));
+        let stop = &verdict["stop"];
+        let differs = stop["reason"] == "different_token";
+        prop_assert_eq!(differs, stop.get("kind").is_some());
+        if differs && held != asked {
+            prop_assert_ne!(&stop["cached_text"], &stop["request_text"]);
+            prop_assert_eq!(json, stop["tool"] == "f");
+        }
+    }
+
+    #[test]
+    fn an_order_is_all_that_changed(
+        keys in prop::collection::btree_set("[a-z]{1,8}", 2..8),
+        seed in any::<prop::sample::Index>(),
+    ) {
+        let fixture = Fixture::new();
+        let keys: Vec<String> = keys.into_iter().collect();
+        let mut turned = keys.clone();
+        turned.rotate_left(1 + seed.index(keys.len() - 1));
+        let parameters = |keys: &[String]| {
+            let all = keys.iter().map(|key| (key.clone(), json!({"type": "string"})));
+            Value::Object(all.collect()).to_string()
+        };
+        let of_keys = [&keys, &turned].map(|keys| with_tools(&[tool("f", &parameters(keys))]));
+        let stop = &fixture.why(&of_keys[0], &of_keys[1])["stop"];
+        prop_assert_eq!(&stop["kind"], "reordered_keys");
+        let of_tools = [&keys, &turned].map(|names| {
+            with_tools(&names.iter().map(|name| tool(name, "{}")).collect::<Vec<_>>())
+        });
+        let stop = &fixture.why(&of_tools[0], &of_tools[1])["stop"];
+        prop_assert_eq!(&stop["kind"], "reordered_tools");
+    }
+}
