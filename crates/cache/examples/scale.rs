@@ -78,6 +78,22 @@ impl Bench {
         start.elapsed()
     }
 
+    /// As an engine does that finds no free page.
+    fn evict_page_by_page(&mut self) {
+        let mut evictions = Vec::new();
+        for _ in 0..ROUNDS {
+            let request = self.request();
+            let start = Instant::now();
+            for _ in 0..PROMPT_TOKENS / PAGE_TOKENS {
+                // A page in twenty is in use.
+                let may = |page: u32| !page.is_multiple_of(20);
+                black_box(self.cache.evict_one(&Namespace::public(), &request, NOW, may));
+            }
+            evictions.push(start.elapsed());
+        }
+        report("eviction of 4,000 more, page by page, some in use", evictions);
+    }
+
     /// Times lookups of what `prompt` makes.
     fn lookups(&mut self, what: &str, mut prompt: impl FnMut(&mut Random) -> Vec<u32>) {
         let mut random = Random(7);
@@ -170,17 +186,6 @@ fn main() {
         }
         report(what, evictions);
     }
-    let mut evictions = Vec::new();
-    for _ in 0..ROUNDS {
-        let request = bench.request();
-        let start = Instant::now();
-        for page in 0..PROMPT_TOKENS / PAGE_TOKENS {
-            // A page in twenty is in use.
-            let may = |page: u32| !page.is_multiple_of(20);
-            black_box((page, bench.cache.evict_one(&Namespace::public(), &request, NOW, may)));
-        }
-        evictions.push(start.elapsed());
-    }
-    report("eviction of 4,000 more, page by page, some in use", evictions);
+    bench.evict_page_by_page();
     println!("{:?}", bench.cache.stats());
 }

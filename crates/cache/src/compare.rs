@@ -5,8 +5,8 @@ use crate::verdict::{Reason, Stop, TokenText};
 /// Tokens past the difference that are looked at, on either side.
 pub(crate) const COMPARED_TOKENS_MAX: usize = 32_768;
 /// Skipped tokens, on both sides together, that a resynchronization may cost. Its time grows with
-/// the square: 256 is some 30,000 steps.
-const EDITS_MAX: i32 = 256;
+/// the square: 192 is some 18,000 steps, half of what a lookup may take.
+const EDITS_MAX: i32 = 192;
 /// Identical tokens in a row that are no coincidence when they stand at shifted positions.
 const SHIFTED_RUN_MIN: i32 = 3;
 
@@ -61,9 +61,9 @@ struct Reached {
 /// another token: a lower bound, found with at most [`EDITS_MAX`] skipped tokens.
 ///
 /// Myers' greedy algorithm ("An O(ND) difference algorithm and its variations", 1986, section 4):
-/// `reached[k]` is how far into `request` a path with `edits` skips gets on diagonal `k` (position in
-/// `request` less position in `cached`). Unlike in a diff, a path may end anywhere, since what is
-/// held usually goes on with an answer; the best path is the one with the most identical tokens.
+/// `reached[k]` is how far into `request` a path with `edits` skips gets on diagonal `k` (position
+/// in `request` less position in `cached`). Unlike in a diff, a path may end anywhere, since what
+/// is held usually goes on with an answer; the best path is the one with the most identical tokens.
 fn identical_after(cached: &[u32], request: &[u32]) -> usize {
     let cached = &cached[..cached.len().min(COMPARED_TOKENS_MAX)];
     let request = &request[..request.len().min(COMPARED_TOKENS_MAX)];

@@ -60,10 +60,6 @@ impl Entry {
         self.is_held() || self.is_stored()
     }
 
-    fn is_not_held(&self) -> bool {
-        !self.is_held()
-    }
-
     /// Takes the page away, which leaves its copy on disk or else a ghost.
     fn lose(&mut self, loss: Loss, at: u64, request: Option<&str>) -> Option<usize> {
         self.parked = false;
@@ -76,6 +72,8 @@ impl Entry {
 }
 
 type Which = fn(&Entry) -> bool;
+
+const NOT_HELD: Which = |entry| !entry.is_held();
 
 /// How far a prompt is reused.
 struct Reach {
@@ -176,7 +174,6 @@ impl List {
         all.len()
     }
 
-    /// A whole page of the list's, whichever.
     pub(crate) fn some_whole_prefix(&self, which: usize) -> Option<(usize, Vec<u32>)> {
         let whole = |entry: &&Entry| entry.prefix.len().is_multiple_of(PAGE_TOKENS);
         let whole: Vec<_> = self.entries.iter().filter(whole).collect();
@@ -263,21 +260,20 @@ impl List {
 
     fn explain(&self, namespace: usize, tokens: &[u32], reach: Reach) -> (Stop, Option<String>) {
         let Reach { at, depth, which } = reach;
-        let lost_depth = self.deepest(namespace, tokens, Entry::is_not_held);
+        let lost_depth = self.deepest(namespace, tokens, NOT_HELD);
         let by = |index: usize| self.entries[index].request();
         if depth.max(lost_depth) == 0 {
             return (Stop::new(Reason::FirstRequest, 0), None);
         }
         if at == tokens.len() - 1 {
-            let (shared, which) =
-                if depth > 0 { (depth, which) } else { (lost_depth, Entry::is_not_held as Which) };
+            let (shared, which) = if depth > 0 { (depth, which) } else { (lost_depth, NOT_HELD) };
             let last = self.newest(namespace, tokens, shared, (shared - 1) / PAGE_TOKENS, which);
             return (Stop::new(Reason::EndOfPrompt, at), by(last.unwrap()));
         }
         if lost_depth > depth {
             let number = depth / PAGE_TOKENS;
             let shared = lost_depth.min((number + 1) * PAGE_TOKENS);
-            let first = self.newest(namespace, tokens, shared, number, Entry::is_not_held).unwrap();
+            let first = self.newest(namespace, tokens, shared, number, NOT_HELD).unwrap();
             return (self.explain_lost(first, at, lost_depth), by(first));
         }
         let newest = self.newest(namespace, tokens, depth, depth / PAGE_TOKENS, Entry::is_alive);
@@ -593,7 +589,6 @@ impl List {
         }
     }
 
-    /// Returns how many tokens the pin keeps.
     pub(crate) fn pin(&mut self, name: &str, namespace: usize, tokens: &[u32]) -> Option<usize> {
         let depth = self.deepest(namespace, tokens, Entry::is_held);
         let number = depth.checked_sub(1)? / PAGE_TOKENS;
