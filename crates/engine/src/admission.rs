@@ -59,8 +59,8 @@ pub(crate) struct Load {
 
 impl Load {
     /// The load of requests that run.
-    pub(crate) fn of(running: &[Running]) -> Self {
-        Load { answers: running.iter().map(|running| running.request.choices).sum(), waiting: 0 }
+    pub(crate) fn of<'r>(running: impl Iterator<Item = &'r Request>) -> Self {
+        Load { answers: running.map(|request| request.choices).sum(), waiting: 0 }
     }
 
     /// Adds a request if there is a place for each of its answers and none waits before it.

@@ -4,7 +4,7 @@
 //! its inbox and get their events through channels. Dropping a request's [`Events`] cancels
 //! it; dropping the last handle ends the thread once it has finished what runs.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,8 +62,16 @@ impl Engine {
         options: EngineOptions,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Engine, StartError> {
-        let model = options.load(&package, progress)?;
-        let plan = options.resolve(&package, &model)?;
+        let disk = options.disk.clone().filter(|_| options.prompt_cache);
+        // While the weights are read anyway: loading gives the file's pages back.
+        let (model, digest) = std::thread::scope(|scope| {
+            let digest = disk.is_some().then(|| scope.spawn(|| package.weights.digest()));
+            let model = options.load(&package, progress);
+            (model, digest.map(|digest| digest.join().unwrap_or_else(|panic| resume_unwind(panic))))
+        });
+        let model = model?;
+        let mut plan = options.resolve(&package, &model)?;
+        plan.disk = disk.zip(digest.map(|weights| model_of(&weights, &plan.info)));
         let scheduler = plan.scheduler(&package)?;
         let shared =
             Arc::new(Shared { inbox: Mutex::new(Inbox::default()), changed: Condvar::new() });
@@ -145,10 +153,20 @@ impl Shared {
     }
 }
 
+/// The context string of BLAKE3's key derivation (BLAKE3 paper, section 6.2).
+const MODEL_CONTEXT: &str = "refrain 2026 prompt cache: model from weights and numerics id";
+
 /// The engine must have had nothing to do for so long before it prepares memory: the system may
 /// take milliseconds to give some, and a request that comes at once after another is not to wait
 /// for it.
 const REST: Duration = Duration::from_millis(20);
+
+/// What K/V on disk depend on beside token ids: the weights, and how they are computed with.
+fn model_of(weights: &[u8; 32], info: &EngineInfo) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(MODEL_CONTEXT);
+    hasher.update(weights).update(info.numerics_id.as_bytes());
+    hasher.finalize().into()
+}
 
 /// The engine's thread.
 struct Worker {
@@ -204,8 +222,13 @@ impl Worker {
             let prepared = self.scheduler.prepare();
             inbox = self.shared.lock();
             if !prepared && inbox.arrived.is_empty() && !inbox.stopping {
-                inbox = changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-                rested = false;
+                inbox = match self.scheduler.look_again_in() {
+                    None => changed.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                    Some(time) => {
+                        changed.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner).0
+                    }
+                };
+                rested = inbox.arrived.is_empty();
             }
         }
     }

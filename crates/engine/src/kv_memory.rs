@@ -3,9 +3,13 @@
 //! The prompt cache holds one reference to each page in its tree. When the pool is empty,
 //! the cache gives up pages that no running sequence uses.
 
-use cache::{Held, Hit, Namespace, PromptCache, Timestamp};
+use std::time::Duration;
+
+use cache::disk::{DiskStats, ReadRun};
+use cache::{DiskPage, Held, Hit, Namespace, PromptCache, Timestamp};
 use kernels::{PAGE_TOKENS, PageId};
 
+use crate::disk_tier::DiskTier;
 use crate::kv_pool::KvPool;
 use crate::request::Request;
 
@@ -34,13 +38,14 @@ pub(crate) struct KvMemory {
     in_cache: Vec<bool>,
     in_use: usize,
     shared: usize,
+    disk: Option<DiskTier>,
 }
 
 impl KvMemory {
     /// Joins an empty pool and an empty cache.
-    pub(crate) fn new(pool: KvPool, cache: PromptCache<PageId>) -> Self {
+    pub(crate) fn new(pool: KvPool, cache: PromptCache<PageId>, disk: Option<DiskTier>) -> Self {
         let in_cache = vec![false; pool.pages()];
-        KvMemory { pool, cache, in_cache, in_use: 0, shared: 0 }
+        KvMemory { pool, cache, in_cache, in_use: 0, shared: 0, disk }
     }
 
     /// A zeroed page. If none is free, the prompt cache gives one up that no sequence uses;
@@ -133,11 +138,72 @@ impl KvMemory {
         self.give_back(unused);
     }
 
+    /// Notes the full pages of a sequence that was published, to be written to disk.
+    pub(crate) fn note_for_disk(&mut self, of: &Namespace, tokens: &[u32], pages: &[PageId]) {
+        if let Some(disk) = &mut self.disk {
+            disk.note(of, tokens, pages, |page| self.in_cache[page as usize]);
+        }
+    }
+
+    /// Notes that pages were read from disk, and need not be written.
+    pub(crate) fn note_restored(&mut self, pages: &[PageId]) {
+        if let Some(disk) = &mut self.disk {
+            let cached = pages.iter().copied().filter(|&page| self.in_cache[page as usize]);
+            disk.note_restored(&cached.collect::<Vec<_>>());
+        }
+    }
+
+    /// Hands a page to be written to disk; `false` if there is none, or it is not time.
+    pub(crate) fn write_to_disk(&mut self, beside: bool, now: Timestamp) -> bool {
+        let store = self.pool.store();
+        self.disk.as_mut().is_some_and(|disk| disk.write_one(store, beside, now))
+    }
+
+    /// Tells the prompt cache what has happened on disk.
+    pub(crate) fn poll_disk(&mut self, now: Timestamp) {
+        if let Some(disk) = &mut self.disk {
+            disk.poll(&mut self.cache, now);
+        }
+    }
+
+    /// How long it should take to read so many pages, in seconds; `None` before anything was read.
+    pub(crate) fn read_s(&self, pages: usize) -> Option<f64> {
+        self.disk.as_ref()?.read_s(pages, self.pool.page_bytes())
+    }
+
+    /// Begins to read the pages of `tokens` that lie at `places`, which follow `first` others.
+    pub(crate) fn read(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        first: usize,
+        places: &[DiskPage],
+        now: Timestamp,
+    ) -> Option<ReadRun> {
+        self.disk.as_ref()?.read(namespace, tokens, first, places, now)
+    }
+
+    /// How many of the tokens are held on disk for another model, or numerics id.
+    pub(crate) fn held_otherwise(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
+        self.disk.as_ref().map_or(0, |disk| disk.held_otherwise(namespace, tokens))
+    }
+
+    /// When the disk tier wants to be looked after again.
+    pub(crate) fn look_again_in(&self) -> Option<Duration> {
+        self.disk.as_ref().map(DiskTier::look_again_in)
+    }
+
+    /// Figures of the disk tier.
+    pub(crate) fn disk_stats(&self) -> Option<DiskStats> {
+        self.disk.as_ref().map(DiskTier::stats)
+    }
+
     /// Takes pages back from the prompt cache.
     fn give_back(&mut self, pages: Vec<PageId>) {
         for page in pages {
             debug_assert!(self.in_cache[page as usize], "page {page} is not the cache's");
             self.in_cache[page as usize] = false;
+            self.disk.iter_mut().for_each(|disk| disk.note_left(page));
             self.pool.release(page);
         }
     }

@@ -91,6 +91,11 @@ impl KvPool {
         self.references[page as usize]
     }
 
+    /// Bytes of a page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.store.geometry().page_bytes()
+    }
+
     /// Pages in all.
     pub(crate) fn pages(&self) -> usize {
         self.references.len()

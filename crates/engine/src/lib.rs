@@ -31,6 +31,7 @@
 
 mod admission;
 mod architecture;
+mod disk_tier;
 mod drain;
 mod engine;
 mod error;
@@ -53,6 +54,7 @@ mod random;
 mod rank;
 mod reference;
 mod request;
+mod restoring;
 mod room;
 mod rows;
 mod running;
@@ -69,6 +71,7 @@ mod taps;
 pub mod trace;
 mod verdict;
 
+pub use disk_tier::DiskTierOptions;
 pub use engine::Engine;
 pub use error::{ForwardError, LoadError};
 pub use exact::{

@@ -14,7 +14,7 @@ use crate::taps::Taps;
 
 /// Raised by every change that can change a bit of K, V or logits, so that K/V which an older
 /// build has stored are not taken for this one's.
-const NUMERICS_REVISION: u32 = 3;
+const NUMERICS_REVISION: u32 = 4;
 
 /// One step's rows. Row `r` is `tokens[r]`, standing at `places[r]`; its keys and values are
 /// written there, layer by layer, before any row attends. Rows of one sequence may follow each

@@ -8,6 +8,7 @@ use kernels::{KvError, KvGeometry, KvType, PAGE_TOKENS, Team, TeamError};
 use package::Package;
 use serde::Serialize;
 
+use crate::disk_tier::{DiskTier, DiskTierOptions};
 use crate::error::LoadError;
 use crate::guessing::Speculation;
 use crate::kv_memory::KvMemory;
@@ -68,6 +69,8 @@ pub struct EngineOptions {
     pub answer_tokens: Option<usize>,
     /// Whether prefixes are kept and reused. If not, verdicts say `disabled_by_request`.
     pub prompt_cache: bool,
+    /// Where the prompt cache is kept on disk too; `None` is in memory only.
+    pub disk: Option<DiskTierOptions>,
     /// Whether an answer's next tokens are guessed from what it may copy, and computed in one step
     /// where that pays. Answers are the same without.
     pub speculation: bool,
@@ -88,6 +91,7 @@ impl Default for EngineOptions {
             step_budget: None,
             answer_tokens: None,
             prompt_cache: true,
+            disk: None,
             speculation: true,
         }
     }
@@ -171,6 +175,8 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     pub(crate) info: EngineInfo,
     geometry: KvGeometry,
+    /// The directory of the disk tier, and the model and its numerics id as a digest.
+    pub(crate) disk: Option<(DiskTierOptions, [u8; 32])>,
 }
 
 impl EngineOptions {
@@ -254,7 +260,7 @@ impl EngineOptions {
                 false => Speculation::Off,
             },
         };
-        Ok(Plan { limits, info, geometry })
+        Ok(Plan { limits, info, geometry, disk: None })
     }
 
     /// Pages of the KV memory's budget, at least two.
@@ -285,8 +291,13 @@ impl Plan {
     /// An empty scheduler on new KV memory.
     pub(crate) fn scheduler(&self, package: &Arc<Package>) -> Result<Scheduler, StartError> {
         let pool = KvPool::new(self.geometry, self.limits.request.pages)?;
-        let cache = PromptCache::new(cache::Limits::default(), wall_clock());
-        let memory = KvMemory::new(pool, cache);
+        let now = wall_clock();
+        let mut cache = PromptCache::new(cache::Limits::default(), now);
+        let disk = self.disk.as_ref().and_then(|(options, model)| {
+            let (page_bytes, pages) = (self.geometry.page_bytes(), pool.pages());
+            DiskTier::open(options, *model, page_bytes, pages, &mut cache, now)
+        });
+        let memory = KvMemory::new(pool, cache, disk);
         Ok(Scheduler::new(Arc::clone(package), self.limits, memory))
     }
 }

@@ -58,6 +58,8 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// `false` neither reads nor feeds the prompt cache.
     pub use_cache: bool,
+    /// `false` keeps what it computes in memory only.
+    pub keep_on_disk: bool,
     /// Lower goes first: each step of it is worth ten seconds of waiting, so that nobody waits for
     /// ever. Between -[`PRIORITY_MAX`] and [`PRIORITY_MAX`]; usually 0.
     pub priority: i32,
@@ -80,6 +82,7 @@ impl Request {
             logprobs: None,
             prompt_logprobs: None,
             use_cache: true,
+            keep_on_disk: true,
             priority: 0,
         }
     }

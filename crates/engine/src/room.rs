@@ -75,7 +75,7 @@ pub(crate) fn find_prefix(
     now: Timestamp,
 ) -> Prefix {
     let tokens = request.prompt.len();
-    let none = |verdict| Prefix { pages: Vec::new(), reused: 0, verdict, pin: None };
+    let none = |verdict| Prefix { pages: Vec::new(), reused: 0, verdict, pin: None, stored: None };
     if !request.use_cache || !prompt_cache {
         return none(Verdict::disabled_by_request(tokens));
     }
@@ -85,16 +85,25 @@ pub(crate) fn find_prefix(
     let hit = memory.lookup(&request.namespace, &request.prompt, &request.id, now);
     let mut verdict = hit.verdict;
     // Asked at once, while the branch that was compared is the most recently used.
+    complete(&mut verdict, request, memory, tokenizer);
+    let stored = hit.restored.map(|mut verdict| {
+        complete(&mut verdict, request, memory, tokenizer);
+        (hit.stored, verdict)
+    });
+    Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin), stored }
+}
+
+/// Fills in what the cache does not know.
+fn complete(verdict: &mut Verdict, request: &Request, memory: &KvMemory, tokenizer: &Tokenizer) {
     let cached = match verdict.stop.reason {
         Reason::DifferentToken => {
-            let same = &request.prompt[..hit.reused_tokens];
+            let same = &request.prompt[..verdict.stop.at];
             memory.cache().continuation(&request.namespace, same, DIFFERENCE_TOKENS_MAX)
         }
         _ => Vec::new(),
     };
     let (prompt, map) = (request.prompt.as_slice(), request.prompt_map.as_ref());
-    doctor::complete(&mut verdict, Compared { prompt, map, cached: &cached }, tokenizer);
-    Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin) }
+    doctor::complete(verdict, Compared { prompt, map, cached: &cached }, tokenizer);
 }
 
 /// Lets an answer that was preempted go on: from what another answer of its request holds, and

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cache::{Pin, Verdict};
+use cache::{DiskPage, Pin, Verdict};
 use kernels::PageId;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -81,6 +81,8 @@ pub(crate) struct Clock {
     pub(crate) submitted: Instant,
     pub(crate) admitted: Instant,
     pub(crate) looked_up: Instant,
+    /// What lay on disk has come.
+    pub(crate) restored: Instant,
     pub(crate) prefilled: Option<Instant>,
     pub(crate) first_token: Option<Instant>,
     pub(crate) last_token: Option<Instant>,
@@ -89,10 +91,12 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that was started by submission at `submitted` and admission at `admitted`.
     pub(crate) fn new(submitted: Instant, admitted: Instant) -> Self {
+        let now = Instant::now();
         Clock {
             submitted,
             admitted,
-            looked_up: Instant::now(),
+            looked_up: now,
+            restored: now,
             prefilled: None,
             first_token: None,
             last_token: None,
@@ -113,8 +117,8 @@ impl Clock {
         Timings {
             queue_ms: Some(ms(self.submitted, self.admitted)),
             lookup_ms: looked_up.then(|| ms(self.admitted, self.looked_up)),
-            restore_ms: looked_up.then_some(0.0),
-            prefill_ms: self.prefilled.map(|at| ms(self.looked_up, at)),
+            restore_ms: looked_up.then(|| ms(self.looked_up, self.restored)),
+            prefill_ms: self.prefilled.map(|at| ms(self.restored, at)),
             ttft_ms: first.map(|at| ms(self.submitted, at)),
             decode_ms: first.zip(self.last_token).map(|(from, to)| ms(from, to)),
             lost_ms: None,
@@ -205,4 +209,7 @@ pub(crate) struct Prefix {
     pub(crate) reused: usize,
     pub(crate) verdict: Verdict,
     pub(crate) pin: Option<Pin>,
+    /// The places on disk of the pages that go on from the full ones, and the verdict if they are
+    /// restored.
+    pub(crate) stored: Option<(Vec<DiskPage>, Verdict)>,
 }

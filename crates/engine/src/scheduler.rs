@@ -21,11 +21,11 @@ use crate::guessing::{Guessing, Speculation};
 use crate::kv_memory::{By, KvMemory};
 use crate::model::Model;
 use crate::prefill_order::{self, Prompt};
-use crate::random;
 use crate::rank::Rank;
 use crate::request::{EngineError, Event, FinishReason, RequestLimits, TokenInfo, TokenLogprobs};
+use crate::restoring::Restoring;
 use crate::room::{self, Outlook};
-use crate::running::{Choice, Clock, Running, Waiting};
+use crate::running::{Choice, Running, Waiting};
 use crate::sampler::{LogSoftmax, Sampler, are_numbers};
 use crate::sequence::{OutOfPages, Sequence};
 use crate::shared_prefix::Candidate;
@@ -59,6 +59,8 @@ pub(crate) struct Scheduler {
     sampler: Sampler,
     waiting: VecDeque<Waiting>,
     running: Vec<Running>,
+    /// Requests that were admitted and whose prefix is being read from disk.
+    restoring: Vec<Restoring>,
     /// The last events of requests that ended, with their channels.
     closing: Vec<(Sender<Event>, Event)>,
     /// Requests that ever came.
@@ -81,6 +83,7 @@ impl Scheduler {
             sampler: Sampler::default(),
             waiting: VecDeque::new(),
             running: Vec::new(),
+            restoring: Vec::new(),
             closing: Vec::new(),
             arrived: 0,
             budget: StepBudget::new(limits.step_budget, limits.chunk_tokens),
@@ -111,17 +114,23 @@ impl Scheduler {
 
     /// Whether there is nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
+        self.waiting.is_empty() && self.running.is_empty() && self.restoring.is_empty()
     }
 
     /// What running requests take, and those that the next steps will admit.
     pub(crate) fn expected_load(&self) -> Load {
-        let mut load = Load::of(&self.running);
+        let mut load = self.load();
         let order = admission::order(self.waiting.iter(), &self.running);
         let fits = |at: &usize| load.add(&self.waiting[*at].request, self.limits.running);
         let fitting = order.into_iter().take_while(fits).count();
         load.waiting = self.waiting.len() - fitting;
         load
+    }
+
+    /// What those take who were admitted.
+    fn load(&self) -> Load {
+        let requests = self.running.iter().map(|running| &running.request);
+        Load::of(requests.chain(self.restoring.iter().map(|restoring| &restoring.waiting.request)))
     }
 
     /// A step, and the last events of those who ended in it.
@@ -137,6 +146,8 @@ impl Scheduler {
         let started = Instant::now();
         self.now = wall_clock();
         self.drop_cancelled();
+        self.memory.poll_disk(self.now);
+        self.restore();
         self.admit();
         let plan = self.plan();
         let mut plan = self.make_room(plan);
@@ -144,6 +155,7 @@ impl Scheduler {
         if !plan.is_empty() {
             self.stats.steps += 1;
             self.run(model, &plan, observer);
+            self.memory.write_to_disk(true, self.now);
         }
         let running = self.running.len();
         self.running.retain(|running| !running.ended);
@@ -158,9 +170,17 @@ impl Scheduler {
         }
     }
 
-    /// Uses idle time: commits memory that a later request will need. `false` if there is none.
+    /// Uses idle time: commits memory that a later request will need, and writes pages to disk.
+    /// `false` if there is none to commit or to write.
     pub(crate) fn prepare(&mut self) -> bool {
-        self.memory.prepare()
+        let now = wall_clock();
+        self.memory.poll_disk(now);
+        self.memory.prepare() || self.memory.write_to_disk(false, now)
+    }
+
+    /// While nothing is to be computed: when to prepare again, where the disk tier wants it.
+    pub(crate) fn look_again_in(&self) -> Option<Duration> {
+        self.memory.look_again_in()
     }
 
     /// Counters and gauges as of now.
@@ -168,7 +188,7 @@ impl Scheduler {
         let pool = self.memory.pool();
         let cached = self.memory.cache().stats();
         EngineStats {
-            running: self.running.len(),
+            running: self.running.len() + self.restoring.len(),
             waiting: self.waiting.len(),
             preempted: self.sequences().filter(|sequence| !sequence.is_attached()).count(),
             pages: pool.pages(),
@@ -180,6 +200,7 @@ impl Scheduler {
             ghosts: cached.ghosts,
             kv_saturated: pool.store().saturated(),
             request_s: self.drain.request_s(),
+            disk: self.memory.disk_stats(),
             ..self.stats.clone()
         }
     }
@@ -218,7 +239,7 @@ impl Scheduler {
         self.running.iter_mut().for_each(|running| running.wanted = None);
         self.stats.waiting_for_prefix = 0;
         let blocked = self.resume_preempted();
-        let mut load = Load::of(&self.running);
+        let mut load = self.load();
         let mut waiting: Vec<Option<Waiting>> = self.waiting.drain(..).map(Some).collect();
         for at in admission::order(waiting.iter().flatten(), &self.running) {
             let Some(next) = &mut waiting[at] else { continue };
@@ -278,50 +299,6 @@ impl Scheduler {
         {
             self.fail(index, EngineError::Step(error.to_string()));
         }
-    }
-
-    /// Finds the request's prefix and lets it run.
-    fn start(&mut self, waiting: Waiting) {
-        let Waiting { request, events, submitted, rank, held_before } = waiting;
-        let admitted = Instant::now();
-        let (tokenizer, cached) = (&self.package.tokenizer, self.limits.prompt_cache);
-        let prefix = room::find_prefix(&request, &mut self.memory, tokenizer, cached, self.now);
-        let by = By::of(&request, self.now);
-        let mut sequence = Sequence::new(request.prompt.clone());
-        let (pages, reused) = (&prefix.pages, prefix.reused);
-        let attached = room::attach(&mut sequence, pages, reused, &mut self.memory, by);
-        let looked_up = prefix.pin.is_some();
-        prefix.pin.into_iter().for_each(|pin| self.memory.unpin(pin));
-        if let Err(error) = attached {
-            self.stats.requests_failed += 1;
-            self.closing.push((events, Event::Failed(EngineError::Step(error.to_string()))));
-            return;
-        }
-        self.stats.prompt_tokens += prefix.verdict.prompt_tokens as u64;
-        self.stats.reused_tokens += reused as u64;
-        let shared = held_before.map_or(0, |held| reused.saturating_sub(held));
-        self.stats.shared_prefix_tokens += shared as u64;
-        let seed = request.sampling.seed.unwrap_or_else(random::fresh_seed);
-        let mut running = Running {
-            rank,
-            answer_tokens: self.limits.request.answer_tokens(&request),
-            verdict: prefix.verdict,
-            looked_up,
-            choices: Vec::with_capacity(request.choices),
-            prompt_logprobs: Vec::new(),
-            prompt_rows: 0,
-            served_at_step: self.stats.steps,
-            wanted: None,
-            clock: Clock::new(submitted, admitted),
-            ended: false,
-            seed,
-            proposed: 0,
-            accepted: 0,
-            request,
-            events,
-        };
-        running.choices.push(running.choice(0, sequence, self.limits.request.vocab));
-        self.running.push(running);
     }
 
     // Plan.
@@ -649,9 +626,20 @@ impl Scheduler {
         self.memory.publish(namespace, tokens, pages, &request.id, self.now);
     }
 
+    /// Notes what a choice has published, to be written to disk.
+    fn note_for_disk(&mut self, index: usize, choice: usize) {
+        let Running { request, choices, .. } = &self.running[index];
+        if request.use_cache && request.keep_on_disk {
+            let sequence = &choices[choice].sequence;
+            let tokens = &sequence.tokens()[..sequence.computed()];
+            self.memory.note_for_disk(&request.namespace, tokens, sequence.pages());
+        }
+    }
+
     /// Publishes a choice's rows and gives up its pages.
     fn retire(&mut self, index: usize, choice: usize) {
         self.publish(index, choice, false);
+        self.note_for_disk(index, choice);
         self.running[index].choices[choice].sequence.release(&mut self.memory);
     }
 
@@ -682,6 +670,11 @@ impl Scheduler {
             }
         }
         self.running.clear();
+        for restoring in std::mem::take(&mut self.restoring) {
+            let waiting = restoring.abandon(&mut self.memory);
+            self.stats.requests_failed += 1;
+            self.closing.push((waiting.events, Event::Failed(error.clone())));
+        }
     }
 }
 
@@ -690,6 +683,8 @@ pub(crate) fn wall_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp(since.as_millis() as u64)
 }
+
+mod start;
 
 #[cfg(test)]
 #[path = "scheduler_tests.rs"]

@@ -1,5 +1,6 @@
 //! Counters and gauges of the engine.
 
+use cache::disk::DiskStats;
 use serde::Serialize;
 
 /// What the engine did since its start, and what it holds now.
@@ -50,6 +51,8 @@ pub struct EngineStats {
     pub prompt_tokens: u64,
     /// Of these, tokens that were reused.
     pub reused_tokens: u64,
+    /// Of these, tokens whose K/V came from disk.
+    pub restored_tokens: u64,
     /// Tokens drawn.
     pub output_tokens: u64,
     /// Tokens that were guessed and computed before they were drawn, or not.
@@ -60,4 +63,7 @@ pub struct EngineStats {
     /// inverse of its throughput while busy. A mean in which the last twenty or so requests
     /// weigh most; `None` before the first.
     pub request_s: Option<f64>,
+    /// Figures of the prompt cache on disk; `None` where there is none.
+    #[serde(skip)]
+    pub disk: Option<DiskStats>,
 }

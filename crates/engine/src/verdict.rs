@@ -26,7 +26,8 @@ impl PrefillRate {
         }
     }
 
-    fn ms_per_token(&self) -> Option<f64> {
+    /// Milliseconds for each; `None` before the first.
+    pub(crate) fn ms_per_token(&self) -> Option<f64> {
         (self.rows > 0.0).then(|| self.time_ms / self.rows)
     }
 

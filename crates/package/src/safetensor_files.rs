@@ -131,6 +131,11 @@ impl SafeTensorFiles {
         }
     }
 
+    /// The files, each whole.
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.files.iter().map(|file| &***file)
+    }
+
     /// Gives the files' pages back to the operating system.
     pub(crate) fn release_pages(&self) {
         self.files.iter().for_each(|file| file.release_pages());

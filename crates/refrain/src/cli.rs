@@ -206,6 +206,20 @@ pub(crate) struct ServeArguments {
     /// Do not keep prefixes for later requests
     #[arg(long)]
     pub(crate) no_prompt_cache: bool,
+    /// Prompt cache on disk; 0 is none [default: 4GiB]
+    ///
+    /// What the prompt cache holds is also written to a directory that is private to you, and
+    /// found again after a restart. At most so much; what was not used for the longest time goes
+    /// first.
+    #[arg(long, env = "REFRAIN_CACHE_DISK", value_name = "SIZE", value_parser = bytes::parse)]
+    pub(crate) cache_disk: Option<u64>,
+    /// Its directory [default: prompts, in the cache's]
+    ///
+    /// Several servers may share it, of one model or of several. By default it is beside the models
+    /// that were pulled: ~/.cache/refrain/prompts, unless REFRAIN_CACHE or XDG_CACHE_HOME say
+    /// otherwise.
+    #[arg(long, env = "REFRAIN_CACHE_DIR", value_name = "DIR")]
+    pub(crate) cache_dir: Option<PathBuf>,
     /// Do not guess the next tokens of answers
     ///
     /// By default tokens are guessed where an answer seems to copy its prompt, itself or an earlier

@@ -75,6 +75,11 @@ impl GgufFile {
         Ok(GgufFile { bytes, metadata, tensors })
     }
 
+    /// The whole file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Gives the file's pages back to the operating system.
     pub(crate) fn release_pages(&self) {
         self.bytes.release_pages();

@@ -135,6 +135,20 @@ impl Weights {
         boxed
     }
 
+    /// A digest of the files that the weights are in, every byte of them: BLAKE3 over the length and
+    /// the bytes of each.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        let mut add = |file: &[u8]| {
+            hasher.update(&(file.len() as u64).to_le_bytes()).update(file);
+        };
+        match &self.files {
+            Files::Gguf(file) => add(file.bytes()),
+            Files::SafeTensors(files) => files.bytes().for_each(&mut add),
+        }
+        hasher.finalize().into()
+    }
+
     /// Gives the files' pages back to the operating system, for when the weights have been brought
     /// into another form. They are read again when they are touched again.
     pub fn release_pages(&self) {

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use engine::{EngineOptions, MemoryNeed};
+use engine::{DiskTierOptions, EngineOptions, MemoryNeed};
+use package::Sources;
 use server::ServerOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,6 +16,9 @@ use crate::failure::Failure;
 use crate::interrupt::{self, Handler};
 use crate::loading::{self, Loaded};
 use crate::terminal::{Terminal, say};
+
+/// Default of --cache-disk.
+const CACHE_DISK_BYTES: u64 = 4 << 30;
 
 pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(), Failure> {
     let runtime =
@@ -28,6 +32,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         max_prompt: arguments.max_prompt.map(|tokens| tokens as usize),
         step_budget: arguments.step_budget.map(|ms| Duration::from_millis(ms.into())),
         prompt_cache: !arguments.no_prompt_cache,
+        disk: disk_tier(arguments),
         speculation: !arguments.no_speculation,
         ..loading::options(&arguments.engine)
     };
@@ -37,6 +42,23 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     terminal.status("Serving", &format!("{} tokens of context, {budget} for K/V", info.context));
     warn_of_memory(&loaded, terminal)?;
     runtime.block_on(answer(arguments, listener, loaded, terminal))
+}
+
+/// Where the prompt cache is kept on disk; without a place for it, which is said, in memory only.
+fn disk_tier(arguments: &ServeArguments) -> Option<DiskTierOptions> {
+    let budget_bytes = arguments.cache_disk.unwrap_or(CACHE_DISK_BYTES);
+    if budget_bytes == 0 || arguments.no_prompt_cache {
+        return None;
+    }
+    let report = |line: &str| say(format_args!("{line}"));
+    let usual = || Sources::from_environment().map(|sources| sources.cache_directory);
+    match arguments.cache_dir.clone().map_or_else(|| usual().map(|dir| dir.join("prompts")), Ok) {
+        Ok(directory) => Some(DiskTierOptions { directory, budget_bytes, report }),
+        Err(error) => {
+            report(&format!("the prompt cache is in memory only: {error}"));
+            None
+        }
+    }
 }
 
 /// Memory is committed as it is used, so that a budget beyond the machine's starts, and ends badly

@@ -160,6 +160,7 @@ fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
         logprobs: call.logprobs,
         prompt_logprobs: None,
         use_cache: parameters.use_cache,
+        keep_on_disk: parameters.keep_on_disk,
         priority: parameters.priority,
     })
 }

@@ -110,6 +110,7 @@ fn requests_of(id: &str, call: &TextCall, prompts: &[Vec<u32>]) -> Vec<Request> 
         logprobs: call.logprobs,
         prompt_logprobs: call.logprobs.filter(|_| call.echo),
         use_cache: parameters.use_cache,
+        keep_on_disk: parameters.keep_on_disk,
         priority: parameters.priority,
     };
     prompts.iter().enumerate().map(one).collect()

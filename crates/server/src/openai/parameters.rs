@@ -22,6 +22,7 @@ pub(crate) struct Parameters {
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
     pub(crate) use_cache: bool,
+    pub(crate) keep_on_disk: bool,
     pub(crate) cache_salt: Option<String>,
     pub(crate) priority: i32,
 }
@@ -41,6 +42,7 @@ impl Parameters {
             stream,
             include_usage,
             use_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
+            keep_on_disk: take_keep_on_disk(fields)?,
             cache_salt: fields.string("cache_salt")?,
             priority: take_priority(fields)?,
         })
@@ -112,6 +114,22 @@ fn take_logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
         }
     };
     map.into_iter().map(entry).collect()
+}
+
+/// `store: false` keeps a request off the disk, and so does a retention in memory. Without either
+/// the prompt cache keeps it there as long as there is room.
+fn take_keep_on_disk(fields: &mut Fields) -> Result<bool, ApiError> {
+    let store = fields.boolean("store")?.unwrap_or(true);
+    let retention = fields.string("prompt_cache_retention")?;
+    match retention.as_deref() {
+        None | Some("24h") => Ok(store),
+        Some("in_memory" | "in-memory") => Ok(false),
+        Some(other) => {
+            let message =
+                format!("'prompt_cache_retention' is {other:?}; it must be in_memory or 24h");
+            Err(ApiError::bad_request("prompt_cache_retention", message))
+        }
+    }
 }
 
 /// As in vLLM: lower goes first.

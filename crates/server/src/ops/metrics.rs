@@ -1,8 +1,11 @@
 //! `GET /metrics`: what the engine holds and has done, in Prometheus's text format.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use cache::disk::DiskStats;
 use engine::EngineStats;
 
 use crate::state::App;
@@ -20,7 +23,8 @@ fn text(stats: &EngineStats) -> String {
         let kind = if counter(name) { "counter" } else { "gauge" };
         format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n")
     };
-    gauges(stats).into_iter().chain(counters(stats)).map(metric).collect()
+    let disk = stats.disk.iter().flat_map(disk);
+    gauges(stats).into_iter().chain(counters(stats)).chain(disk).map(metric).collect()
 }
 
 type Metric = (&'static str, u64, &'static str);
@@ -62,7 +66,7 @@ fn gauges(stats: &EngineStats) -> [Metric; 11] {
     ]
 }
 
-fn counters(stats: &EngineStats) -> [Metric; 14] {
+fn counters(stats: &EngineStats) -> [Metric; 15] {
     [
         ("refrain_steps_total", stats.steps, "Steps computed."),
         ("refrain_requests_done_total", stats.requests_done, "Requests answered in full."),
@@ -98,6 +102,11 @@ fn counters(stats: &EngineStats) -> [Metric; 14] {
             stats.shared_prefix_tokens,
             "Of these, tokens that another request computed meanwhile.",
         ),
+        (
+            "refrain_restored_tokens_total",
+            stats.restored_tokens,
+            "Of the reused tokens, those whose K/V came from disk.",
+        ),
         ("refrain_output_tokens_total", stats.output_tokens, "Tokens drawn."),
         (
             "refrain_proposed_tokens_total",
@@ -114,5 +123,30 @@ fn counters(stats: &EngineStats) -> [Metric; 14] {
             stats.kv_saturated,
             "K and V numbers that were too large for their type.",
         ),
+    ]
+}
+
+/// Of the prompt cache on disk.
+fn disk(stats: &DiskStats) -> [Metric; 10] {
+    let microseconds = |time: Duration| time.as_micros() as u64;
+    [
+        ("refrain_disk_pages", stats.pages as u64, "Pages of this model on disk."),
+        ("refrain_disk_bytes", stats.directory_bytes, "Bytes of the directory, of all models."),
+        ("refrain_disk_queued_bytes", stats.queued_bytes as u64, "Bytes that wait to be written."),
+        ("refrain_disk_written_pages_total", stats.written_pages, "Pages written."),
+        (
+            "refrain_disk_write_microseconds_total",
+            microseconds(stats.write_time),
+            "Time that writing them took.",
+        ),
+        ("refrain_disk_read_pages_total", stats.read_pages, "Pages read."),
+        (
+            "refrain_disk_read_microseconds_total",
+            microseconds(stats.read_time),
+            "Time that reading them took.",
+        ),
+        ("refrain_disk_dropped_pages_total", stats.dropped_pages, "Pages that went from disk."),
+        ("refrain_disk_damaged_pages_total", stats.damaged_pages, "Of these, damaged pages."),
+        ("refrain_disk_refused_pages_total", stats.refused_pages, "Pages that were not written."),
     ]
 }

@@ -66,6 +66,8 @@ fn ours(purpose: Purpose<'_>, kv_type: Option<KvType>) -> Result<Server, Failure
     let program = std::env::current_exe()?;
     let mut command = Command::new(program);
     command.arg("serve").arg(model).args(["--port", "0", "--threads", &threads.to_string()]);
+    // Nothing may be found that an earlier run has left.
+    command.args(["--cache-disk", "0"]);
     command.args(["--context", &context.to_string(), "--max-running", &clients.to_string()]);
     if let Some(kv_type) = kv_type {
         command.args(["--kv-type", kv_type.name()]);

@@ -1,0 +1,256 @@
+//! The disk tier of the prompt cache, as the engine uses it: what is written, when, and what is
+//! told to the prefix tree.
+//!
+//! Pages are written while there is nothing to compute, and now and then beside computing. A page
+//! that waits may still be evicted; it is then not written.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cache::disk::{
+    DiskEvent, DiskOptions, DiskStats, DiskStore, DropReason, NewPage, ReadRun, SequencePage,
+    StoredRun, Wanted,
+};
+use cache::{DiskPage, Loss, Namespace, PAGE_TOKENS, PromptCache, Timestamp};
+use kernels::{KvStore, PageId};
+
+/// Bytes of pages that wait in memory to be written.
+const QUEUE_BYTES: usize = 16 << 20;
+/// While something is computed, one page is written in this time: writing takes a core from
+/// computing for about a fiftieth of it.
+const WRITE_EVERY: Duration = Duration::from_millis(25);
+/// When a page that the disk did not take is offered again.
+const WRITE_AGAIN: Duration = Duration::from_millis(5);
+/// How often an idle engine looks for what other processes have written.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Pages that are read ahead of being taken.
+const READ_AHEAD: usize = 8;
+
+/// Where the prompt cache is kept on disk.
+#[derive(Clone)]
+pub struct DiskTierOptions {
+    /// The directory; made if it is missing, and private to the user.
+    pub directory: PathBuf,
+    /// Bytes that all files in it may take, of whatever model and process.
+    pub budget_bytes: u64,
+    /// Is told what an operator should know, a line at a time: what was damaged, that the disk is
+    /// full.
+    pub report: fn(&str),
+}
+
+impl fmt::Debug for DiskTierOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { directory, budget_bytes, .. } = self;
+        f.debug_struct("DiskTierOptions")
+            .field("directory", directory)
+            .field("budget_bytes", budget_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A sequence with pages to be written, in order.
+struct Backlog {
+    namespace: [u8; 32],
+    tokens: Arc<[u32]>,
+    expires_at: Option<Timestamp>,
+    pages: VecDeque<Unwritten>,
+}
+
+/// A page to be written.
+struct Unwritten {
+    depth: usize,
+    page: PageId,
+    /// How often the page had left the prompt cache when it was noted: it is the same one as long
+    /// as that is so.
+    left: u32,
+}
+
+/// The store, and what waits for it.
+pub(crate) struct DiskTier {
+    store: DiskStore,
+    backlog: VecDeque<Backlog>,
+    /// Pages of the pool that are written or wait to be.
+    noted: Vec<bool>,
+    /// How often each page of the pool has left the prompt cache.
+    left: Vec<u32>,
+    written_at: Instant,
+    report: fn(&str),
+}
+
+impl DiskTier {
+    /// Opens the directory for a model, and tells the tree what is there. A directory that cannot
+    /// be used is reported, and there is then no tier.
+    pub(crate) fn open(
+        options: &DiskTierOptions,
+        model: [u8; 32],
+        page_bytes: usize,
+        pages: usize,
+        cache: &mut PromptCache<PageId>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let report = options.report;
+        let disk = DiskOptions {
+            directory: options.directory.clone(),
+            budget_bytes: options.budget_bytes,
+            model,
+            page_bytes,
+            queue_bytes: QUEUE_BYTES.max(page_bytes),
+        };
+        let opened = DiskStore::open(&disk, now, |run| note_run(&run, cache, now));
+        match opened {
+            Ok(opened) => {
+                opened.damage.iter().for_each(|damage| report(&damage.to_string()));
+                let (noted, left) = (vec![false; pages], vec![0; pages]);
+                let backlog = VecDeque::new();
+                let written_at = Instant::now();
+                Some(DiskTier { store: opened.store, backlog, noted, left, written_at, report })
+            }
+            Err(error) => {
+                report(&format!("the prompt cache is in memory only: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Takes note of the full pages of a sequence, to be written later. `is_cached` tells which
+    /// pages the prompt cache has.
+    pub(crate) fn note(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        pages: &[PageId],
+        is_cached: impl Fn(PageId) -> bool,
+    ) {
+        let full = tokens.len() / PAGE_TOKENS;
+        let mut unwritten = VecDeque::new();
+        for (depth, &page) in pages[..full].iter().enumerate() {
+            if is_cached(page) && !std::mem::replace(&mut self.noted[page as usize], true) {
+                unwritten.push_back(Unwritten { depth, page, left: self.left[page as usize] });
+            }
+        }
+        if unwritten.is_empty() {
+            return;
+        }
+        self.backlog.push_back(Backlog {
+            namespace: namespace.to_bytes(),
+            tokens: Arc::from(&tokens[..full * PAGE_TOKENS]),
+            expires_at: None,
+            pages: unwritten,
+        });
+    }
+
+    /// Takes note that pages of the pool hold what was read from disk.
+    pub(crate) fn note_restored(&mut self, pages: &[PageId]) {
+        pages.iter().for_each(|&page| self.noted[page as usize] = true);
+    }
+
+    /// Takes note that a page has left the prompt cache.
+    pub(crate) fn note_left(&mut self, page: PageId) {
+        self.noted[page as usize] = false;
+        self.left[page as usize] = self.left[page as usize].wrapping_add(1);
+    }
+
+    /// Hands one page to be written, beside computing only if it is time. `false` if there is none
+    /// or the disk takes none.
+    pub(crate) fn write_one(&mut self, kv: &KvStore, beside: bool, now: Timestamp) -> bool {
+        if self.backlog.is_empty() || beside && self.written_at.elapsed() < WRITE_EVERY {
+            return false;
+        }
+        while let Some(front) = self.backlog.front_mut() {
+            let Some(next) = front.pages.front() else {
+                self.backlog.pop_front();
+                continue;
+            };
+            if self.left[next.page as usize] != next.left {
+                front.pages.pop_front();
+                continue;
+            }
+            let page = SequencePage {
+                namespace: front.namespace,
+                tokens: Arc::clone(&front.tokens),
+                depth: next.depth,
+                expires_at: front.expires_at,
+            };
+            let bytes = kv.page_bytes(next.page).to_vec();
+            let taken = self.store.append(NewPage { page, bytes }, now).is_ok();
+            if taken {
+                front.pages.pop_front();
+                self.written_at = Instant::now();
+            }
+            return taken;
+        }
+        false
+    }
+
+    /// How long the tier can be left alone while nothing is computed: soon the disk takes more of
+    /// what waits, and now and then another process has written something.
+    pub(crate) fn look_again_in(&self) -> Duration {
+        if self.backlog.is_empty() { LOOK_EVERY } else { WRITE_AGAIN }
+    }
+
+    /// Tells the tree what has happened on disk.
+    pub(crate) fn poll(&mut self, cache: &mut PromptCache<PageId>, now: Timestamp) {
+        for event in self.store.poll(now) {
+            match event {
+                DiskEvent::Stored(page, place) => {
+                    let namespace = Namespace::from_bytes(page.namespace);
+                    cache.note_stored(&namespace, page.path(), place, page.expires_at, now);
+                }
+                DiskEvent::Found(run) => note_run(&run, cache, now),
+                DiskEvent::Dropped { place, reason } => {
+                    let loss = match reason {
+                        DropReason::Evicted | DropReason::Vanished => Loss::Evicted,
+                        DropReason::Damaged => Loss::Damaged,
+                    };
+                    cache.note_dropped(place, loss, now);
+                }
+                // It is computed again when it is wanted.
+                DiskEvent::Refused(_) => {}
+                DiskEvent::Damaged(damage) => (self.report)(&damage.to_string()),
+                DiskEvent::Paused { message, .. } => (self.report)(&format!(
+                    "the prompt cache cannot be written to disk and stays in memory: {message}"
+                )),
+                DiskEvent::Resumed => (self.report)("the prompt cache is written to disk again"),
+            }
+        }
+    }
+
+    /// How long it should take to read so many pages, in seconds; `None` before anything was read.
+    pub(crate) fn read_s(&self, pages: usize, page_bytes: usize) -> Option<f64> {
+        Some((pages * page_bytes) as f64 / self.store.reader().read_rate()?)
+    }
+
+    /// Begins to read the pages of `tokens` that lie at `places`, which follow `first` others.
+    pub(crate) fn read(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        first: usize,
+        places: &[DiskPage],
+        now: Timestamp,
+    ) -> Option<ReadRun> {
+        places.iter().for_each(|&place| self.store.touch(place, now));
+        let wanted = Wanted::run(&namespace.to_bytes(), tokens, first, places);
+        self.store.reader().read_run(wanted, READ_AHEAD).ok()
+    }
+
+    /// How many of the tokens are held on disk for another model, or for this one computed in
+    /// another way.
+    pub(crate) fn held_otherwise(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
+        self.store.held_under_other_model(&namespace.to_bytes(), tokens)
+    }
+
+    pub(crate) fn stats(&self) -> DiskStats {
+        self.store.stats()
+    }
+}
+
+fn note_run(run: &StoredRun, cache: &mut PromptCache<PageId>, now: Timestamp) {
+    let namespace = Namespace::from_bytes(run.namespace);
+    for (path, place, expires_at) in run.paths() {
+        cache.note_stored(&namespace, path, place, expires_at, now);
+    }
+}
