@@ -22,9 +22,10 @@ os.environ.setdefault("REFRAIN_CACHE_DISK", "0")
 
 
 class Server:
-    """`refrain serve` on a free port; a context manager that stops it."""
+    """`refrain serve` on a free port; a context manager that kills it. `environment` is added to
+    this process's own."""
 
-    def __init__(self, *arguments: str):
+    def __init__(self, *arguments: str, **environment: str):
         self.started = time.monotonic()
         self.said: list[str] = []
         self._listening = threading.Event()
@@ -35,6 +36,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            env=os.environ | environment,
         )
         self._reader = threading.Thread(target=self._read_stderr, daemon=True)
         self._reader.start()
