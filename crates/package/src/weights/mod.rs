@@ -135,8 +135,8 @@ impl Weights {
         boxed
     }
 
-    /// A digest of the files that the weights are in, every byte of them: BLAKE3 over the length and
-    /// the bytes of each.
+    /// A digest of every byte of the files that the weights are in: BLAKE3 over the length and the
+    /// bytes of each.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
         let mut add = |file: &[u8]| {
