@@ -61,9 +61,9 @@ class Server:
         self.process.wait()
         self._reader.join()
 
-    def client(self) -> openai.OpenAI:
+    def client(self, key: str = "none") -> openai.OpenAI:
         """The official client; it must not hide a failure by trying again."""
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=60)
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
 
     def http(self) -> httpx2.Client:
         """A plain client, for what the official one cannot say."""

@@ -29,6 +29,7 @@ COMMANDS = [
     ["check"],
     ["check", "exact"],
     ["check", "article"],
+    ["key"],
     ["completions"],
     ["man"],
 ]

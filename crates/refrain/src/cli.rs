@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use engine::KvType;
+use server::KeyName;
 
 use crate::bytes;
 use crate::explain::Language;
@@ -57,6 +58,11 @@ pub(crate) enum Command {
     Cache(CacheArguments),
     /// Check a promise: exact reuse, or the article, row by row
     Check(CheckArguments),
+    /// Make an API key for serve --api-keys
+    ///
+    /// Prints its line for the file on stdout, and the key itself, this once, on stderr: the file
+    /// holds only a hash.
+    Key(KeyArguments),
     /// Print a shell's completions
     Completions(CompletionsArguments),
     /// Print the manual, or write a page for each command
@@ -200,7 +206,7 @@ pub(crate) struct ServeArguments {
     /// without a piece of a prompt takes. --chunk bounds the pieces too.
     #[arg(
         long, env = "REFRAIN_STEP_BUDGET", value_name = "MS",
-        value_parser = whole::<u32, 1, 600_000>
+        value_parser = whole::<u32, 1, 600_000>, hide_short_help = true
     )]
     pub(crate) step_budget: Option<u32>,
     /// Do not keep prefixes for later requests
@@ -227,13 +233,19 @@ pub(crate) struct ServeArguments {
     /// that copy take longer.
     #[arg(long)]
     pub(crate) no_speculation: bool,
+    /// Ask for API keys, those of this file [default: none]
+    ///
+    /// A line is a name and the SHA-256 of a key; refrain key NAME makes one. The file is read
+    /// again when it changes. Callers under different names share no prefixes.
+    #[arg(long, env = "REFRAIN_API_KEYS", value_name = "FILE")]
+    pub(crate) api_keys: Option<PathBuf>,
     /// Refuse requests that name another model
     #[arg(long)]
     pub(crate) strict_model: bool,
     /// The date that chat templates print, for today's
     ///
     /// Some templates print the date, and so break every cached prefix at midnight.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub(crate) template_date: Option<String>,
 }
 
@@ -623,6 +635,18 @@ pub(crate) struct CheckExactArguments {
     )]
     pub(crate) kv_type: Option<KvType>,
     /// One JSON document (schema refrain.exact/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct KeyArguments {
+    /// Whose key it is
+    ///
+    /// 1 to 64 letters, digits, dots, underscores and hyphens. A new key under an old name has that
+    /// one's cached prefixes.
+    pub(crate) name: KeyName,
+    /// One JSON document (schema refrain.key/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -20,6 +20,7 @@ refrain bench -p 512 -n 128          tokens per second, as llama-bench",
 refrain serve
 refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
 REFRAIN_PORT=8000 refrain serve
+refrain serve --api-keys keys.txt    for who has a key of refrain key NAME
 curl 127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
   -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' | jq .refrain.verdict",
     ),
@@ -108,6 +109,12 @@ refrain check exact ./model.gguf --json",
 refrain check article
 refrain check article ./random-distilgpt2 --json
 refrain check article --distilgpt2 ./distilgpt2",
+    ),
+    (
+        "key",
+        "\
+refrain key alice >> keys.txt        the key is shown, its hash is kept
+refrain key alice --json | jq -r .key",
     ),
     (
         "completions",

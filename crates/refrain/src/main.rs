@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(&arguments, &terminal),
         Command::Cache(arguments) => commands::cache::run(&arguments, &terminal),
         Command::Check(arguments) => commands::check::run(&arguments, &terminal),
+        Command::Key(arguments) => commands::key::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
     };

@@ -18,6 +18,7 @@ use crate::quoted::visible;
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// What this run of the program writes to stderr.
+#[derive(Clone)]
 pub(crate) struct Terminal {
     quiet: bool,
     bars: bool,

@@ -58,7 +58,8 @@ async fn read(mut body: Body) -> Result<Vec<u8>, ApiError> {
     }
 }
 
-async fn drain(mut body: Body) {
+/// Reads a body of a request that is refused, and throws it away.
+pub(crate) async fn drain(mut body: Body) {
     let deadline = Instant::now() + DRAIN_TIME_MAX;
     let mut drained = 0;
     while drained < DRAIN_BYTES_MAX {

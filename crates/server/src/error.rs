@@ -41,6 +41,15 @@ impl ApiError {
         Self { code: Some("unsupported_parameter"), ..Self::bad_request(field, message) }
     }
 
+    /// 401: no API key, or none that is known.
+    pub(crate) fn unauthorized(message: &str) -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            code: Some("invalid_api_key"),
+            ..Self::bad_request("", message)
+        }
+    }
+
     /// 404: no such thing.
     pub(crate) fn not_found(message: impl Into<String>, code: Option<&'static str>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code, ..Self::bad_request("", message) }
@@ -140,6 +149,10 @@ impl IntoResponse for ApiError {
         let mut response = (self.status, Json(self.body())).into_response();
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
     }

@@ -5,9 +5,12 @@
 //! is decided elsewhere.
 
 mod body;
+mod callers;
 mod connections;
 mod error;
 mod fields;
+mod identify;
+mod log;
 mod openai;
 mod ops;
 mod reception;
@@ -17,12 +20,15 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware;
 use axum::routing::{get, post};
 use engine::Engine;
 use package::Package;
 use tokio::net::TcpListener;
 
+pub use callers::{Callers, KeyFileError, KeyName, NewKey};
 use error::ApiError;
+pub use log::{Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;
 pub use reception::Reception;
@@ -43,7 +49,11 @@ pub async fn serve(
 }
 
 fn router(app: App) -> Router {
-    Router::new()
+    let open = Router::new()
+        .route("/health", get(ops::health::show))
+        .method_not_allowed_fallback(async || ApiError::method_not_allowed());
+    // What is added before the layer needs a key, where keys are asked for: also what is not there.
+    let closed = Router::new()
         .route("/v1/chat/completions", post(openai::chat::create))
         .route("/v1/completions", post(openai::completions::create))
         .route("/v1/models", get(openai::models::list))
@@ -51,9 +61,9 @@ fn router(app: App) -> Router {
         .route("/v1/models/{*id}", get(openai::models::show))
         .route("/tokenize", post(ops::tokenize::tokenize))
         .route("/detokenize", post(ops::tokenize::detokenize))
-        .route("/health", get(ops::health::show))
         .route("/metrics", get(ops::metrics::show))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .fallback(async || ApiError::not_found("there is nothing at this path", None))
-        .with_state(app)
+        .layer(middleware::from_fn_with_state(app.clone(), identify::identify));
+    closed.merge(open).with_state(app)
 }

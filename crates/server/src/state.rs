@@ -9,15 +9,30 @@ use engine::{Engine, Events, Request};
 use package::Package;
 use tokio::sync::Semaphore;
 
+use crate::callers::{Caller, Callers};
 use crate::error::ApiError;
+use crate::log::{Entry, Log};
 
 /// How the server answers, beyond what the engine decides.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct ServerOptions {
     /// Refuse requests that name another model than the one served.
     pub strict_model: bool,
     /// The date that chat templates see instead of today's, for templates that print it.
     pub template_date: Option<String>,
+    /// Those who may use the server; `None` is everybody, in one namespace.
+    pub callers: Option<Callers>,
+    /// Takes what the operator is told; `None` says nothing.
+    pub log: Option<Log>,
+}
+
+impl ServerOptions {
+    /// Tells the operator.
+    pub(crate) fn say(&self, entry: Entry, text: &str) {
+        if let Some(log) = &self.log {
+            log(entry, text);
+        }
+    }
 }
 
 /// The served model and how to serve it; cheap to clone.
@@ -91,14 +106,18 @@ impl App {
         }
     }
 
+    /// Whose prefixes a caller shares: with a key, those under its name, and of these only those
+    /// with the same salt. Without, everybody's or those with that salt.
+    pub(crate) fn namespace(&self, caller: &Caller, salt: Option<&str>) -> Namespace {
+        match (&self.options.callers, &caller.0) {
+            (Some(callers), Some(name)) => callers.namespace(name, salt),
+            _ => salt.map_or_else(Namespace::public, Namespace::from_salt),
+        }
+    }
+
     pub(crate) fn submit(&self, request: Request, field: &str) -> Result<Events, ApiError> {
         self.engine.submit(request).map_err(|error| ApiError::from_submit(error, field))
     }
-}
-
-/// Who may share a prefix: everybody, or those who send the same salt.
-pub(crate) fn namespace(salt: Option<&str>) -> Namespace {
-    salt.map_or_else(Namespace::default, Namespace::from_salt)
 }
 
 /// Seconds since 1970.

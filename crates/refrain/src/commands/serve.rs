@@ -2,16 +2,18 @@
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use engine::{DiskTierOptions, EngineOptions, MemoryNeed};
 use package::Sources;
-use server::ServerOptions;
+use server::{Callers, ServerOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::bytes;
 use crate::cli::ServeArguments;
+use crate::commands::operator_log;
 use crate::failure::Failure;
 use crate::interrupt::{self, Handler};
 use crate::loading::{self, Loaded};
@@ -25,6 +27,10 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // The port first: a model takes a while to load, and a port that is taken is known at once.
     let listener = runtime.block_on(listen(arguments))?;
+    let disk = disk_tier(arguments);
+    let directory = disk.as_ref().map(|disk| disk.directory.as_path());
+    let keys = arguments.api_keys.as_deref();
+    let callers = keys.map(|keys| callers(keys, directory)).transpose()?;
     let options = EngineOptions {
         max_running: arguments.max_running.map(usize::from),
         max_queue: arguments.max_queue.map(usize::from),
@@ -32,7 +38,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         max_prompt: arguments.max_prompt.map(|tokens| tokens as usize),
         step_budget: arguments.step_budget.map(|ms| Duration::from_millis(ms.into())),
         prompt_cache: !arguments.no_prompt_cache,
-        disk: disk_tier(arguments),
+        disk,
         speculation: !arguments.no_speculation,
         ..loading::options(&arguments.engine)
     };
@@ -41,7 +47,23 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     let budget = bytes::show(info.kv_budget_bytes);
     terminal.status("Serving", &format!("{} tokens of context, {budget} for K/V", info.context));
     warn_of_memory(&loaded, terminal)?;
-    runtime.block_on(answer(arguments, listener, loaded, terminal))
+    runtime.block_on(answer(arguments, listener, loaded, callers, terminal))
+}
+
+/// The keys that are asked for. Their namespaces are told apart by a secret that is kept where the
+/// prompt cache is; without such a place, or if it fails, by one of this process.
+fn callers(keys: &Path, directory: Option<&Path>) -> Result<Callers, Failure> {
+    let secret = directory.and_then(|directory| {
+        let secret = cache::disk::secret(directory);
+        let warn = |error| {
+            say(format_args!("what is on disk is not found by API keys' holders: {error}"));
+        };
+        secret.map_err(warn).ok()
+    });
+    Callers::open(keys, secret).map_err(|error| {
+        let hint = "refrain key NAME makes a line of it";
+        Failure::new(format!("no API keys from {}: {error}; {hint}", keys.display()))
+    })
 }
 
 /// Where the prompt cache is kept on disk; without a place for it, which is said, in memory only.
@@ -95,10 +117,11 @@ async fn answer(
     arguments: &ServeArguments,
     listener: TcpListener,
     loaded: Loaded,
+    callers: Option<Callers>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
-    if !is_loopback(address.ip()) {
+    if !is_loopback(address.ip()) && callers.is_none() {
         terminal.status("Warning", "anyone who reaches this address can use the model");
     }
     // Before the line that tells others they may begin: they may also end.
@@ -108,6 +131,8 @@ async fn answer(
     let options = ServerOptions {
         strict_model: arguments.strict_model,
         template_date: arguments.template_date.clone(),
+        callers,
+        log: Some(operator_log::start(terminal)?),
     };
     let engine = loaded.engine.clone();
     server::serve(listener, loaded.engine, loaded.package, options, ending.first()).await;

@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`.
 
+use axum::Extension;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -13,9 +14,10 @@ use super::logprobs;
 use super::parameters::Parameters;
 use super::stream::{self, Header, Shape};
 use crate::body;
+use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::state::{App, namespace, new_id, now_s};
+use crate::state::{App, new_id, now_s};
 
 const TOP_LOGPROBS_MAX: usize = 20;
 
@@ -30,7 +32,11 @@ pub(crate) struct ChatCall {
     ignored: Vec<String>,
 }
 
-pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn create(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, ApiError> {
     let call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.parameters.model.as_deref())?;
     let header = Header {
@@ -45,7 +51,7 @@ pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Respons
     let template = app.package.chat_template.as_ref();
     let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
     let id = header.id.clone();
-    let request = app.prepare(move |app| prepare(app, id, call)).await?;
+    let request = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
     let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
@@ -141,9 +147,9 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     fields.refuse_unless("continue_final_message", &json!(false), "an answer cannot go on yet")
 }
 
-fn prepare(app: &App, id: String, call: ChatCall) -> Result<Request, ApiError> {
+fn prepare(app: &App, caller: &Caller, id: String, call: ChatCall) -> Result<Request, ApiError> {
     let parameters = call.parameters;
-    let namespace = namespace(parameters.cache_salt.as_deref());
+    let namespace = app.namespace(caller, parameters.cache_salt.as_deref());
     let maker = app.prompt_maker(parameters.use_cache.then_some(namespace));
     let (encoding, map) = maker.chat(&call.messages, call.tools.as_ref(), &call.variables)?;
     Ok(Request {

@@ -1,9 +1,11 @@
 //! `POST /v1/completions`: text, token ids, and arrays of either.
 
+use axum::Extension;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use cache::Namespace;
 use doctor::TextPrompt;
 use engine::Request;
 use serde_json::{Value, json};
@@ -13,9 +15,10 @@ use super::logprobs::{TextLogprobs, characters};
 use super::parameters::Parameters;
 use super::stream::{self, Echo, Header, Shape};
 use crate::body;
+use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::state::{App, namespace, new_id, now_s};
+use crate::state::{App, new_id, now_s};
 
 const LOGPROBS_MAX: usize = 20;
 /// OpenAI's default for this endpoint.
@@ -30,17 +33,22 @@ pub(crate) struct TextCall {
     pub(crate) ignored: Vec<String>,
 }
 
-pub(crate) async fn create(State(app): State<App>, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn create(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, ApiError> {
     let call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.parameters.model.as_deref())?;
     let id = new_id("cmpl-")?;
+    let namespace = app.namespace(&caller, call.parameters.cache_salt.as_deref());
     let (call, prompts) = app
         .prepare(move |app| {
-            let prompts = tokenize(app, &call)?;
+            let prompts = tokenize(app, namespace, &call)?;
             Ok((call, prompts))
         })
         .await?;
-    let requests = requests_of(&id, &call, &prompts);
+    let requests = requests_of(&id, namespace, &call, &prompts);
     let header = Header {
         shape: Shape::Text,
         id,
@@ -84,8 +92,7 @@ pub(crate) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored: fields.ignored() })
 }
 
-fn tokenize(app: &App, call: &TextCall) -> Result<Vec<Vec<u32>>, ApiError> {
-    let namespace = namespace(call.parameters.cache_salt.as_deref());
+fn tokenize(app: &App, namespace: Namespace, call: &TextCall) -> Result<Vec<Vec<u32>>, ApiError> {
     let maker = app.prompt_maker(call.parameters.use_cache.then_some(namespace));
     call.prompts.iter().map(|prompt| Ok(prompt.encode(maker)?)).collect()
 }
@@ -94,13 +101,18 @@ fn echo_of(app: &App, ids: &[u32]) -> Echo {
     Echo { text: app.package.tokenizer.decode(ids, true), ids: ids.to_vec() }
 }
 
-fn requests_of(id: &str, call: &TextCall, prompts: &[Vec<u32>]) -> Vec<Request> {
+fn requests_of(
+    id: &str,
+    namespace: Namespace,
+    call: &TextCall,
+    prompts: &[Vec<u32>],
+) -> Vec<Request> {
     let parameters = &call.parameters;
     let one = |(index, prompt): (usize, &Vec<u32>)| Request {
         id: if prompts.len() == 1 { id.to_owned() } else { format!("{id}-{index}") },
         prompt: prompt.clone(),
         prompt_map: None,
-        namespace: namespace(parameters.cache_salt.as_deref()),
+        namespace,
         choices: parameters.choices,
         max_tokens: Some(call.max_tokens),
         sampling: parameters.sampling.clone(),
