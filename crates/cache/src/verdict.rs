@@ -38,6 +38,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All codes, in the order of their numbers.
+    pub const ALL: [Self; 13] = [
+        Self::EndOfPrompt,
+        Self::EndOfCached,
+        Self::DifferentToken,
+        Self::FirstRequest,
+        Self::Evicted,
+        Self::Expired,
+        Self::Damaged,
+        Self::CheaperToCompute,
+        Self::DifferentModel,
+        Self::TemplateChanged,
+        Self::Retokenized,
+        Self::RowsRequested,
+        Self::DisabledByRequest,
+    ];
+
     /// The code as it stands in the API, on the command line and in metrics.
     pub fn code(self) -> &'static str {
         match self {
@@ -211,6 +228,28 @@ impl Verdict {
             reused_from,
             stop,
             compared_with,
+        }
+    }
+
+    /// Tokens that were computed although they equal what is held after the difference, or was held
+    /// before it was lost: what the stop cost. `None` where that is not known; zero where all that
+    /// was held was reused.
+    pub fn lost_tokens(&self) -> Option<usize> {
+        let stop = &self.stop;
+        match stop.reason {
+            Reason::EndOfPrompt | Reason::EndOfCached => Some(0),
+            Reason::DifferentToken => stop.identical_after,
+            Reason::Evicted
+            | Reason::Expired
+            | Reason::Damaged
+            | Reason::CheaperToCompute
+            | Reason::DifferentModel
+            | Reason::TemplateChanged
+            | Reason::Retokenized => {
+                let held = stop.held_tokens?.min(self.prompt_tokens.saturating_sub(1));
+                Some(held.saturating_sub(stop.at))
+            }
+            Reason::FirstRequest | Reason::RowsRequested | Reason::DisabledByRequest => None,
         }
     }
 

@@ -198,6 +198,8 @@ impl Scheduler {
             pages_cached: cached.pages,
             tokens_cached: cached.tokens,
             ghosts: cached.ghosts,
+            evicted_pages: cached.evicted_pages,
+            expired_pages: cached.expired_pages,
             kv_saturated: pool.store().saturated(),
             request_s: self.drain.request_s(),
             disk: self.memory.disk_stats(),

@@ -28,6 +28,10 @@ pub struct EngineStats {
     pub tokens_cached: usize,
     /// Evicted pages that are remembered to explain misses.
     pub ghosts: usize,
+    /// Pages that the prompt cache gave up to make room.
+    pub evicted_pages: u64,
+    /// Pages in the prompt cache whose life ended.
+    pub expired_pages: u64,
     /// K/V elements that were too large for their type and were stored as its largest number.
     pub kv_saturated: u64,
     /// Steps run.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cache::{Reason, Verdict};
+use cache::Verdict;
 
 /// This server's measured prefill time per token: recent steps weigh more, larger steps
 /// weigh by their rows.
@@ -31,34 +31,20 @@ impl PrefillRate {
         (self.rows > 0.0).then(|| self.time_ms / self.rows)
     }
 
-    /// What the verdict's stop cost: the tokens that were computed although they equal what
-    /// is held after the difference, or was held before the page was lost. `None` where that is
-    /// not known; zero where all that was held was reused.
+    /// What the verdict's stop cost: the tokens that it lost, at this rate. `None` where that is
+    /// not known.
     pub(crate) fn lost_ms(&self, verdict: &Verdict) -> Option<f64> {
-        let stop = &verdict.stop;
-        let tokens = match stop.reason {
-            Reason::EndOfPrompt | Reason::EndOfCached => return Some(0.0),
-            Reason::DifferentToken => stop.identical_after?,
-            Reason::Evicted
-            | Reason::Expired
-            | Reason::Damaged
-            | Reason::CheaperToCompute
-            | Reason::DifferentModel
-            | Reason::TemplateChanged
-            | Reason::Retokenized => {
-                let held = stop.held_tokens?.min(verdict.prompt_tokens.saturating_sub(1));
-                held.saturating_sub(stop.at)
-            }
-            Reason::FirstRequest | Reason::RowsRequested | Reason::DisabledByRequest => {
-                return None;
-            }
-        };
-        Some(tokens as f64 * self.ms_per_token()?)
+        match verdict.lost_tokens()? {
+            0 => Some(0.0),
+            tokens => Some(tokens as f64 * self.ms_per_token()?),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cache::Reason;
+
     use super::*;
 
     #[test]

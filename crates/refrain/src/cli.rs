@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use engine::KvType;
-use server::KeyName;
+use server::{KeyName, Prices};
 
 use crate::bytes;
 use crate::explain::Language;
@@ -239,6 +239,12 @@ pub(crate) struct ServeArguments {
     /// again when it changes. Callers under different names share no prefixes.
     #[arg(long, env = "REFRAIN_API_KEYS", value_name = "FILE")]
     pub(crate) api_keys: Option<PathBuf>,
+    /// Prices for a million tokens [default: none]
+    ///
+    /// As input=0.15,cached=0.015,output=0.60, and currency=EUR if it is not USD. Answers then say
+    /// what they cost, and what they would have with all reused that was lost.
+    #[arg(long, env = "REFRAIN_PRICE", value_name = "PRICES")]
+    pub(crate) price: Option<Prices>,
     /// Refuse requests that name another model
     #[arg(long)]
     pub(crate) strict_model: bool,

@@ -13,8 +13,11 @@ mod identify;
 mod log;
 mod openai;
 mod ops;
+mod outcome;
+mod price;
 mod reception;
 mod state;
+mod tally;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use error::ApiError;
 pub use log::{Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;
+pub use price::Prices;
 pub use reception::Reception;
 use state::App;
 pub use state::ServerOptions;

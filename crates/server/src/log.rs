@@ -5,6 +5,8 @@
 pub enum Entry {
     /// Something of the operator's is wrong, and the server goes on without it.
     Warning,
+    /// A request reused less than it could have.
+    Miss,
 }
 
 /// Takes a line of the log, and must not wait for anybody who reads it.

@@ -12,6 +12,8 @@ use tokio::sync::Semaphore;
 use crate::callers::{Caller, Callers};
 use crate::error::ApiError;
 use crate::log::{Entry, Log};
+use crate::price::Prices;
+use crate::tally::Tally;
 
 /// How the server answers, beyond what the engine decides.
 #[derive(Default)]
@@ -22,6 +24,8 @@ pub struct ServerOptions {
     pub template_date: Option<String>,
     /// Those who may use the server; `None` is everybody, in one namespace.
     pub callers: Option<Callers>,
+    /// What tokens cost; without, answers have no price.
+    pub prices: Option<Prices>,
     /// Takes what the operator is told; `None` says nothing.
     pub log: Option<Log>,
 }
@@ -42,6 +46,7 @@ pub(crate) struct App {
     pub(crate) package: Arc<Package>,
     pub(crate) options: Arc<ServerOptions>,
     pub(crate) started_s: u64,
+    pub(crate) tally: Arc<Tally>,
     known: Arc<KnownTexts>,
     /// Prompts that may be rendered and tokenized at the same time.
     preparing: Arc<Semaphore>,
@@ -57,6 +62,7 @@ impl App {
             package,
             options: Arc::new(options),
             started_s: now_s(),
+            tally: Arc::default(),
             known: Arc::default(),
             preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
         }
@@ -123,6 +129,11 @@ impl App {
 /// Seconds since 1970.
 pub(crate) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// The id of one prompt of a request: the request's own where there is no other.
+pub(crate) fn id_of_prompt(id: &str, index: usize, prompts: usize) -> String {
+    if prompts == 1 { id.to_owned() } else { format!("{id}-{index}") }
 }
 
 /// `prefix` and 24 random hexadecimal digits.

@@ -19,6 +19,7 @@ pub(crate) fn start(terminal: &Terminal) -> std::io::Result<Log> {
         for (entry, text) in waiting {
             let verb = match entry {
                 Entry::Warning => "Warning",
+                Entry::Miss => "Miss",
             };
             terminal.status(verb, &text);
         }

@@ -132,6 +132,7 @@ async fn answer(
         strict_model: arguments.strict_model,
         template_date: arguments.template_date.clone(),
         callers,
+        prices: arguments.price.clone(),
         log: Some(operator_log::start(terminal)?),
     };
     let engine = loaded.engine.clone();

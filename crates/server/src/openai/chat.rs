@@ -17,6 +17,7 @@ use crate::body;
 use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::outcome::Account;
 use crate::state::{App, new_id, now_s};
 
 const TOP_LOGPROBS_MAX: usize = 20;
@@ -51,8 +52,9 @@ pub(crate) async fn create(
     let template = app.package.chat_template.as_ref();
     let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
     let id = header.id.clone();
+    let account = Account::new(app.clone(), caller.clone(), id.clone(), 1);
     let request = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
-    let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored);
+    let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored, account);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
     }

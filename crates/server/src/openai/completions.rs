@@ -18,7 +18,8 @@ use crate::body;
 use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::state::{App, new_id, now_s};
+use crate::outcome::Account;
+use crate::state::{App, id_of_prompt, new_id, now_s};
 
 const LOGPROBS_MAX: usize = 20;
 /// OpenAI's default for this endpoint.
@@ -49,6 +50,7 @@ pub(crate) async fn create(
         })
         .await?;
     let requests = requests_of(&id, namespace, &call, &prompts);
+    let account = Account::new(app.clone(), caller, id.clone(), prompts.len());
     let header = Header {
         shape: Shape::Text,
         id,
@@ -62,7 +64,7 @@ pub(crate) async fn create(
         .into_iter()
         .map(|request| app.submit(request, "prompt"))
         .collect::<Result<Vec<_>, _>>()?;
-    let job = Job::new(events, choices, call.ignored);
+    let job = Job::new(events, choices, call.ignored, account);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
     }
@@ -109,7 +111,7 @@ fn requests_of(
 ) -> Vec<Request> {
     let parameters = &call.parameters;
     let one = |(index, prompt): (usize, &Vec<u32>)| Request {
-        id: if prompts.len() == 1 { id.to_owned() } else { format!("{id}-{index}") },
+        id: id_of_prompt(id, index, prompts.len()),
         prompt: prompt.clone(),
         prompt_map: None,
         namespace,

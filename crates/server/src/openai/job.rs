@@ -1,24 +1,19 @@
 //! A request at work: its prompts in the engine, and their events in one stream.
 
+use cache::Verdict;
 use engine::{Event, Events, FinishReason, Timings, TokenCounts, TokenInfo, TokenLogprobs};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
+use crate::outcome::{Account, Outcome};
 
 /// The prompts of one HTTP request, each with the same number of choices. Dropping it cancels
 /// what still runs.
 pub(crate) struct Job {
     pub(crate) prompts: Vec<Events>,
     pub(crate) choices: usize,
-    pub(crate) ignored: Vec<String>,
-}
-
-/// How one prompt went.
-pub(crate) struct Outcome {
-    verdict: cache::Verdict,
-    timings: Timings,
-    tokens: TokenCounts,
+    pub(crate) outcomes: Outcomes,
 }
 
 /// One finished answer.
@@ -37,38 +32,32 @@ pub(crate) struct Answer {
 }
 
 /// The outcomes of a request's prompts as they come in.
-#[derive(Default)]
 pub(crate) struct Outcomes {
+    account: Account,
     done: Vec<(usize, Outcome)>,
     ignored: Vec<String>,
 }
 
 impl Job {
-    pub(crate) fn new(prompts: Vec<Events>, choices: usize, ignored: Vec<String>) -> Self {
-        Self { prompts, choices, ignored }
-    }
-
-    /// The events of all prompts, with the prompt's index, as they come.
-    pub(crate) fn into_events(self) -> impl Stream<Item = (usize, Event)> + Send {
-        let one = |(index, events): (usize, Events)| {
-            stream::unfold(events, |mut events| async {
-                events.recv().await.map(|event| (event, events))
-            })
-            .map(move |event| (index, event))
-            .boxed()
-        };
-        stream::select_all(self.prompts.into_iter().enumerate().map(one))
+    pub(crate) fn new(
+        prompts: Vec<Events>,
+        choices: usize,
+        ignored: Vec<String>,
+        account: Account,
+    ) -> Self {
+        let outcomes = Outcomes { account, done: Vec::new(), ignored };
+        Self { prompts, choices, outcomes }
     }
 
     /// Waits for everything.
-    pub(crate) async fn collect(mut self) -> Result<Answer, ApiError> {
+    pub(crate) async fn collect(self) -> Result<Answer, ApiError> {
         let (prompts, choices) = (self.prompts.len(), self.choices);
         let mut answer = Answer {
             choices: (0..prompts * choices).map(|_| Choice::default()).collect(),
             prompt_logprobs: (0..prompts).map(|_| None).collect(),
-            outcomes: Outcomes::new(std::mem::take(&mut self.ignored)),
+            outcomes: self.outcomes,
         };
-        let mut events = std::pin::pin!(self.into_events());
+        let mut events = std::pin::pin!(events_of(self.prompts));
         while let Some((prompt, event)) = events.next().await {
             match event {
                 Event::PromptLogprobs(rows) => answer.prompt_logprobs[prompt] = Some(rows),
@@ -81,7 +70,7 @@ impl Job {
                     answer.choices[prompt * choices + choice].reason = Some(reason);
                 }
                 Event::Done { verdict, timings, tokens } => {
-                    answer.outcomes.push(prompt, Outcome { verdict, timings, tokens });
+                    answer.outcomes.push(prompt, verdict, timings, tokens);
                 }
                 Event::Failed(error) => return Err(error.into()),
             }
@@ -93,18 +82,28 @@ impl Job {
     }
 }
 
-impl Outcome {
-    pub(crate) fn new(verdict: cache::Verdict, timings: Timings, tokens: TokenCounts) -> Self {
-        Self { verdict, timings, tokens }
-    }
+/// The events of all prompts, with the prompt's index, as they come.
+pub(crate) fn events_of(prompts: Vec<Events>) -> impl Stream<Item = (usize, Event)> + Send {
+    let one = |(index, events): (usize, Events)| {
+        stream::unfold(events, |mut events| async {
+            events.recv().await.map(|event| (event, events))
+        })
+        .map(move |event| (index, event))
+        .boxed()
+    };
+    stream::select_all(prompts.into_iter().enumerate().map(one))
 }
 
 impl Outcomes {
-    pub(crate) fn new(ignored: Vec<String>) -> Self {
-        Self { done: Vec::new(), ignored }
-    }
-
-    pub(crate) fn push(&mut self, prompt: usize, outcome: Outcome) {
+    /// Takes how the prompt of this index went.
+    pub(crate) fn push(
+        &mut self,
+        prompt: usize,
+        verdict: Verdict,
+        timings: Timings,
+        tokens: TokenCounts,
+    ) {
+        let outcome = self.account.settle(prompt, verdict, timings, tokens);
         self.done.push((prompt, outcome));
         self.done.sort_by_key(|(prompt, _)| *prompt);
     }
@@ -135,7 +134,7 @@ impl Outcomes {
                 "verdict": doctor::Explained::new(&outcome.verdict),
                 "timings": outcome.timings,
                 "tokens": outcome.tokens,
-                "price": null,
+                "price": outcome.price,
             })
         };
         let mut refrain = match self.done.as_slice() {

@@ -10,7 +10,7 @@ use futures_util::stream::{self, StreamExt};
 use package::{Package, Tokenizer};
 use serde_json::{Value, json};
 
-use super::job::{Job, Outcome, Outcomes, finish_reason};
+use super::job::{Job, Outcomes, events_of, finish_reason};
 use super::logprobs::{self, TextLogprobs, characters};
 use crate::error::ApiError;
 
@@ -58,10 +58,10 @@ impl Echo {
 }
 
 /// Answers `job` as a stream of chunks that ends with `[DONE]`.
-pub(crate) fn respond(mut job: Job, header: Header, package: Arc<Package>) -> Response {
-    let mut chunks = Chunks::new(&mut job, header, package);
-    let events = job
-        .into_events()
+pub(crate) fn respond(job: Job, header: Header, package: Arc<Package>) -> Response {
+    let Job { prompts, choices, outcomes } = job;
+    let mut chunks = Chunks::new((prompts.len(), choices), outcomes, header, package);
+    let events = events_of(prompts)
         .map(Some)
         .chain(stream::iter([None]))
         .flat_map(move |event| stream::iter(chunks.on_event(event)))
@@ -85,8 +85,12 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn new(job: &mut Job, header: Header, package: Arc<Package>) -> Self {
-        let (choices, prompts) = (job.choices, job.prompts.len());
+    fn new(
+        (prompts, choices): (usize, usize),
+        outcomes: Outcomes,
+        header: Header,
+        package: Arc<Package>,
+    ) -> Self {
         Self {
             header,
             package,
@@ -94,7 +98,7 @@ impl Chunks {
             prompts,
             started: vec![false; choices * prompts],
             offset: vec![0; choices * prompts],
-            outcomes: Outcomes::new(std::mem::take(&mut job.ignored)),
+            outcomes,
             last: None,
             ended: false,
         }
@@ -115,7 +119,7 @@ impl Chunks {
                 self.finish(prompt, choice, reason, &mut out);
             }
             Some((prompt, Event::Done { verdict, timings, tokens })) => {
-                self.outcomes.push(prompt, Outcome::new(verdict, timings, tokens));
+                self.outcomes.push(prompt, verdict, timings, tokens);
                 if self.outcomes.len() == self.prompts {
                     return self.close(out);
                 }

@@ -9,14 +9,19 @@ use cache::disk::DiskStats;
 use engine::EngineStats;
 
 use crate::state::App;
+use crate::tally::{Count, Tally};
 
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn show(State(app): State<App>) -> Response {
-    ([(CONTENT_TYPE, TEXT_FORMAT)], text(&app.engine.stats())).into_response()
+    ([(CONTENT_TYPE, TEXT_FORMAT)], whole(&app)).into_response()
 }
 
-/// All metrics. What only grows is a counter, and its name ends in `_total`.
+fn whole(app: &App) -> String {
+    text(&app.engine.stats()) + &by_reason(&app.tally)
+}
+
+/// What has no labels. What only grows is a counter, and its name ends in `_total`.
 fn text(stats: &EngineStats) -> String {
     let counter = |name: &str| name.ends_with("_total");
     let metric = |(name, value, help): (&str, u64, &str)| {
@@ -25,6 +30,54 @@ fn text(stats: &EngineStats) -> String {
     };
     let disk = stats.disk.iter().flat_map(disk);
     gauges(stats).into_iter().chain(counters(stats)).chain(disk).map(metric).collect()
+}
+
+/// A name, its help, and for each further label (or none) the value.
+type Family = (&'static str, &'static str, &'static [(&'static str, fn(&Count) -> f64)]);
+
+/// What is counted by the reason of verdicts.
+fn by_reason(tally: &Tally) -> String {
+    let families: [Family; 5] = [
+        (
+            "refrain_verdicts_total",
+            "Prompts answered in full, by why reuse stopped.",
+            &[("", |count| count.verdicts as f64)],
+        ),
+        (
+            "refrain_verdict_reused_tokens_total",
+            "Their reused tokens, by where the K/V lay.",
+            &[
+                (",tier=\"ram\"", |count| count.ram_tokens as f64),
+                (",tier=\"disk\"", |count| count.disk_tokens as f64),
+            ],
+        ),
+        (
+            "refrain_verdict_computed_tokens_total",
+            "Their computed tokens.",
+            &[("", |count| count.computed_tokens as f64)],
+        ),
+        (
+            "refrain_verdict_lost_tokens_total",
+            "Of these, tokens that are held after the place where reuse stopped, or were.",
+            &[("", |count| count.lost_tokens as f64)],
+        ),
+        (
+            "refrain_verdict_lost_seconds_total",
+            "The time that computing these took, estimated.",
+            &[("", |count| count.lost_ms / 1e3)],
+        ),
+    ];
+    let (counts, mut text) = (tally.counts(), String::new());
+    for (name, help, values) in families {
+        text += &format!("# HELP {name} {help}\n# TYPE {name} counter\n");
+        for (reason, count) in &counts {
+            for (label, value) in values {
+                let (code, value) = (reason.code(), value(count));
+                text += &format!("{name}{{reason=\"{code}\"{label}}} {value}\n");
+            }
+        }
+    }
+    text
 }
 
 type Metric = (&'static str, u64, &'static str);
@@ -66,7 +119,7 @@ fn gauges(stats: &EngineStats) -> [Metric; 11] {
     ]
 }
 
-fn counters(stats: &EngineStats) -> [Metric; 15] {
+fn counters(stats: &EngineStats) -> [Metric; 17] {
     [
         ("refrain_steps_total", stats.steps, "Steps computed."),
         ("refrain_requests_done_total", stats.requests_done, "Requests answered in full."),
@@ -117,6 +170,16 @@ fn counters(stats: &EngineStats) -> [Metric; 15] {
             "refrain_accepted_tokens_total",
             stats.accepted_tokens,
             "Of these, tokens that were drawn, and so came without a step of their own.",
+        ),
+        (
+            "refrain_prompt_cache_evicted_pages_total",
+            stats.evicted_pages,
+            "Pages that the prompt cache gave up to make room.",
+        ),
+        (
+            "refrain_prompt_cache_expired_pages_total",
+            stats.expired_pages,
+            "Pages in the prompt cache whose life ended.",
         ),
         (
             "refrain_kv_saturated_total",
