@@ -224,6 +224,17 @@ impl Children {
         }
     }
 
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Id> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(id) => (Some(*id), None),
+            Self::Many(sorted) => (None, Some(sorted)),
+        };
+        let chunks = many.into_iter().flat_map(|sorted| &sorted.chunks);
+        one.into_iter().chain(chunks.flat_map(|chunk| &chunk.entries).map(|entry| entry.id))
+    }
+
     /// The child with exactly these tokens.
     pub(crate) fn find<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Option<Id> {
         let id = match self {

@@ -103,7 +103,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
     ) -> Hit<P> {
         self.expire_due(now);
         let Some(root) = self.tree.root(namespace) else {
-            let verdict = Verdict::new(tokens.len(), 0, self.first_request(), None);
+            let verdict = Verdict::new(tokens.len(), 0, self.first_request(namespace), None);
             let (pin, stored) = (Pin(None), Vec::new());
             let pages = Vec::new();
             return Hit { pages, reused_tokens: 0, verdict, pin, stored, restored: None };
@@ -163,8 +163,9 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         (places, Some(verdict))
     }
 
-    fn first_request(&self) -> Stop {
-        Stop { since: Some(self.since), ..Stop::new(Reason::FirstRequest, 0) }
+    fn first_request(&self, namespace: &Namespace) -> Stop {
+        let since = Some(self.since(namespace));
+        Stop { since, ..Stop::new(Reason::FirstRequest, 0) }
     }
 
     /// Where reuse stops and why, and the id of the last request that contains the page which
@@ -173,7 +174,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
     fn explain(&self, tokens: &[u32], reach: &Reach<'_>, beyond: &Descent) -> Verdict {
         let beyond_tokens = reach.beyond.len() * PAGE_TOKENS + beyond.inside;
         let (stop, compared_with) = if reach.full + reach.inside + beyond_tokens == 0 {
-            (self.first_request(), None)
+            (self.first_request(&self.tree.namespace(reach.end)), None)
         } else if reach.at + 1 >= tokens.len() {
             let deepest = reach.deepest.or(beyond.deepest());
             let stop = Stop::new(Reason::EndOfPrompt, reach.at);

@@ -6,19 +6,20 @@ use std::hash::Hash;
 use crate::arena::Id;
 use crate::changes::Freed;
 use crate::namespace::Namespace;
-use crate::node::NEVER;
+use crate::node::{NEVER, State};
 use crate::prompt_cache::{PromptCache, shared_id};
 use crate::timestamp::Timestamp;
-use crate::tree::{ALL, HELD};
+use crate::token_page::PAGE_TOKENS;
+use crate::tree::{ALIVE, ALL, HELD};
 
 /// Named pins there are at most.
 const PINS_MAX: usize = 1_000;
+/// Digits of an entry's id.
+const ID_DIGITS: usize = 12;
 
 /// A longest prefix: one that no other goes on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose it is.
-    pub namespace: Namespace,
     /// Its tokens.
     pub tokens: Vec<u32>,
     /// Pages of it that are in memory: the first ones.
@@ -44,6 +45,18 @@ pub enum PinRefused {
     TooMany,
 }
 
+impl Entry {
+    /// A short name of the prefix within its namespace: 12 hexadecimal digits that follow from its
+    /// tokens.
+    pub fn id(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        self.tokens.iter().for_each(|token| {
+            hasher.update(&token.to_le_bytes());
+        });
+        hasher.finalize().to_hex()[..ID_DIGITS].to_owned()
+    }
+}
+
 impl fmt::Display for PinRefused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -57,8 +70,8 @@ impl std::error::Error for PinRefused {}
 
 impl<P: Copy + Eq + Hash> PromptCache<P> {
     /// Keeps what is in memory of a prefix there, past eviction and the end of its life, until
-    /// [`unpin_prefix`](Self::unpin_prefix) is given the name. A pin of the same name is taken
-    /// back. Returns how many tokens it keeps.
+    /// [`unpin_prefix`](Self::unpin_prefix) is given the name. The namespace's pin of the same name
+    /// is taken back. Returns how many tokens it keeps.
     ///
     /// # Errors
     ///
@@ -72,26 +85,30 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         let root = self.tree.root(namespace).ok_or(PinRefused::NotHeld)?;
         let held = self.tree.descend(root, tokens, HELD);
         let id = held.deepest().ok_or(PinRefused::NotHeld)?;
-        if self.pinned.len() >= PINS_MAX && !self.pinned.contains_key(name) {
+        let key = (namespace.to_bytes(), name.to_owned());
+        if self.pinned.len() >= PINS_MAX && !self.pinned.contains_key(&key) {
             return Err(PinRefused::TooMany);
         }
         self.tree.change(id, |node| node.kept += 1);
-        if let Some(before) = self.pinned.insert(name.to_owned(), id) {
+        if let Some(before) = self.pinned.insert(key, id) {
             self.tree.change(before, |node| node.kept -= 1);
         }
         Ok(held.tokens())
     }
 
-    /// Takes a named pin back; whether there was one.
-    pub fn unpin_prefix(&mut self, name: &str) -> bool {
-        let Some(id) = self.pinned.remove(name) else { return false };
+    /// Takes a named pin of the namespace back; whether there was one.
+    pub fn unpin_prefix(&mut self, namespace: &Namespace, name: &str) -> bool {
+        let key = (namespace.to_bytes(), name.to_owned());
+        let Some(id) = self.pinned.remove(&key) else { return false };
         self.tree.change(id, |node| node.kept -= 1);
         true
     }
 
-    /// Up to `entries_max` longest prefixes, the most recently used first.
-    pub fn entries(&self, entries_max: usize) -> Vec<Entry> {
-        self.tree.orders.leaves().take(entries_max).map(|id| self.entry(id)).collect()
+    /// Up to `entries_max` longest prefixes of a namespace, the most recently used first.
+    pub fn entries(&self, namespace: &Namespace, entries_max: usize) -> Vec<Entry> {
+        let Some(root) = self.tree.root(namespace) else { return Vec::new() };
+        let ends = self.tree.orders.leaves().filter(|&id| self.tree.node(id).root == Some(root));
+        ends.take(entries_max).map(|id| self.entry(id)).collect()
     }
 
     fn entry(&self, id: Id) -> Entry {
@@ -100,15 +117,46 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         let end = self.tree.node(id);
         let names = self.pinned.iter().filter(|(_, pinned)| path.contains(pinned));
         Entry {
-            namespace: self.tree.namespace(id),
             tokens: nodes().flat_map(|node| node.tokens.as_slice()).copied().collect(),
             ram_pages: path.iter().filter(|&&id| self.tree.page(id).is_some()).count(),
             disk_pages: nodes().filter(|node| node.disk.is_some()).count(),
             last_used: end.used_at,
             request: (!end.request.is_empty()).then(|| end.request.to_string()),
-            pins: names.map(|(name, _)| name.clone()).collect(),
+            pins: names.map(|((_, name), _)| name.clone()).collect(),
             expires_at: Some(end.expires_at).filter(|&at| at != NEVER),
         }
+    }
+
+    /// How many tokens of a prefix, in whole pages, are in memory or on disk without a gap.
+    pub fn alive_tokens(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
+        let root = self.tree.root(namespace);
+        root.map_or(0, |root| self.tree.descend(root, tokens, ALIVE).path.len() * PAGE_TOKENS)
+    }
+
+    /// Gives back every page of a namespace that is not pinned, in memory and on disk, and forgets
+    /// its ghosts: nothing of it is explained any more, and `since` starts anew.
+    pub fn clear_namespace(&mut self, namespace: &Namespace, now: Timestamp) -> Freed<P> {
+        let mut freed = self.expire(now);
+        let Some(root) = self.tree.root(namespace) else { return freed };
+        for id in self.tree.below(root) {
+            let node = self.tree.node(id);
+            let stays = match node.state {
+                State::Held { .. } => !node.is_free(),
+                State::Lingering { .. } => true,
+                State::Root(_) | State::Stored | State::Ghost(_) => false,
+            };
+            if stays || node.has_children() {
+                continue;
+            }
+            freed.stored.extend(node.disk);
+            let page = self.tree.page(id);
+            self.evicted_pages += u64::from(page.is_some());
+            freed.pages.extend(page);
+            self.tree.forget(id);
+        }
+        self.tree.prune_root(root);
+        self.note_cleared(namespace, now);
+        freed
     }
 
     /// Gives up one prefix, as [`entries`](Self::entries) shows it, for `request`: its last page,

@@ -1,6 +1,6 @@
 //! The prompt cache itself: limits, pins, eviction, expiry, figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -14,6 +14,9 @@ use crate::verdict::Loss;
 
 /// Bytes of a request id that are kept.
 const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// Namespaces whose clearing is remembered. Beyond, all are taken for cleared with the last one.
+const CLEARED_MAX: usize = 10_000;
 
 /// What the cache may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +84,10 @@ pub struct PromptCache<P> {
     pub(crate) since: Timestamp,
     /// What expired while the caller asked for something else.
     pub(crate) waiting: Freed<P>,
-    /// The operator's pins by their names.
-    pub(crate) pinned: BTreeMap<String, Id>,
+    /// When namespaces were last cleared.
+    cleared: HashMap<Namespace, Timestamp>,
+    /// The operator's pins, by namespace and name.
+    pub(crate) pinned: BTreeMap<([u8; 32], String), Id>,
     pub(crate) evicted_pages: u64,
     expired_pages: u64,
 }
@@ -95,6 +100,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
             limits,
             since: started,
             waiting: Freed::default(),
+            cleared: HashMap::new(),
             pinned: BTreeMap::new(),
             evicted_pages: 0,
             expired_pages: 0,
@@ -177,7 +183,21 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         stored.extend(places);
         self.tree.trim_ghosts(0);
         self.since = now;
+        self.cleared.clear();
         Freed { pages, stored }
+    }
+
+    /// Since when everything that was seen in a namespace is known or has been lost for a reason.
+    pub(crate) fn since(&self, namespace: &Namespace) -> Timestamp {
+        self.cleared.get(namespace).copied().unwrap_or(self.since)
+    }
+
+    pub(crate) fn note_cleared(&mut self, namespace: &Namespace, now: Timestamp) {
+        if self.cleared.len() >= CLEARED_MAX {
+            self.cleared.clear();
+            self.since = now;
+        }
+        self.cleared.insert(*namespace, now);
     }
 
     /// Figures of the cache at this moment; takes no time.

@@ -229,6 +229,22 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         path
     }
 
+    /// All nodes below `root`, each before the one that it follows.
+    pub(crate) fn below(&self, root: Id) -> Vec<Id> {
+        let mut found = Vec::new();
+        let mut waiting = vec![root];
+        while let Some(id) = waiting.pop() {
+            let node = &self.nodes[id];
+            let first = waiting.len();
+            for &kind in ALL {
+                waiting.extend(node.children(kind).iter());
+            }
+            found.extend_from_slice(&waiting[first..]);
+        }
+        found.reverse();
+        found
+    }
+
     pub(crate) fn unlist(&mut self, id: Id) {
         self.orders.remove(id, &self.nodes[id]);
     }

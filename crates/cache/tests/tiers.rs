@@ -302,12 +302,12 @@ fn an_operators_pin_outlives_everything() {
     assert!(cache.evict(9, "hungry", later).is_empty());
     assert_eq!(cache.evict_prefix(&EVERYONE, &tokens(32), "", later), Freed::default());
     assert_eq!(cache.clear(later), Freed::default());
-    let entry = cache.entries(9).pop().unwrap();
+    let entry = cache.entries(&EVERYONE, 9).pop().unwrap();
     assert_eq!((entry.tokens, entry.pins), (tokens(32), vec!["system".to_owned()]));
     // Another pin of the same name takes its place.
     assert_eq!(cache.pin_prefix("system", &EVERYONE, &tokens(16)), Ok(16));
     assert_eq!(cache.expire(later).pages, [1]);
-    assert!(cache.unpin_prefix("system") && !cache.unpin_prefix("system"));
+    assert!(cache.unpin_prefix(&EVERYONE, "system") && !cache.unpin_prefix(&EVERYONE, "system"));
     assert_eq!(cache.expire(later).pages, [0]);
 }
 
@@ -319,16 +319,16 @@ fn entries_are_the_longest_prefixes_and_can_be_evicted() {
     let unused = publish_until(&mut cache, &other, 10, Some(Timestamp(8_000)));
     assert_eq!(unused, [10, 11]);
     store(&mut cache, &tokens(32));
-    let entries = cache.entries(9);
+    let entries = cache.entries(&EVERYONE, 9);
     let seen: Vec<_> = entries.iter().map(|e| (&e.tokens[..], e.ram_pages, e.disk_pages)).collect();
     assert_eq!(seen, [(&other[..], 3, 2), (&tokens(40)[..], 3, 2)]);
     assert_eq!(entries[0].expires_at, Some(Timestamp(8_000)));
     assert_eq!((entries[1].request.as_deref(), entries[1].last_used), (Some("publisher"), NOW));
-    assert_eq!(cache.entries(1).len(), 1);
+    assert_eq!(cache.entries(&EVERYONE, 1).len(), 1);
     assert_eq!(cache.evict_prefix(&EVERYONE, &other, "", NOW).pages, [12], "its own page");
     let freed = cache.evict_prefix(&EVERYONE, &tokens(40), "", NOW);
     assert_eq!((freed.pages, freed.stored), (vec![2, 1, 0], vec![place(1), place(0)]));
-    assert!(cache.entries(9).is_empty());
+    assert!(cache.entries(&EVERYONE, 9).is_empty());
     assert_eq!(cache.evict_prefix(&EVERYONE, &tokens(40), "", NOW), Freed::default());
 }
 
@@ -341,4 +341,29 @@ fn clearing_empties_both_tiers() {
     freed.stored.sort_by_key(|place| place.index);
     assert_eq!((freed.pages, freed.stored), (vec![0], places(0..2)));
     assert_eq!((cache.stats().namespaces, cache.stats().stored_pages), (0, 0));
+}
+
+#[test]
+fn a_namespace_is_cleared_alone_and_nothing_of_it_is_known_any_more() {
+    let mut cache = new_cache();
+    let other = Namespace::from_salt("other");
+    publish(&mut cache, &tokens(40), 0);
+    store(&mut cache, &tokens(32));
+    assert!(cache.insert(&other, &tokens(40), &[7, 8, 9], "another", NOW, None).is_empty());
+    assert_eq!(cache.pin_prefix("system", &other, &tokens(16)), Ok(16));
+    assert!(!cache.unpin_prefix(&EVERYONE, "system"), "another's");
+    let later = Timestamp(2_000);
+    let freed = cache.clear_namespace(&EVERYONE, later);
+    assert_eq!((freed.pages.len(), freed.stored.len()), (3, 2));
+    assert_eq!(cache.alive_tokens(&EVERYONE, &tokens(40)), 0);
+    assert_eq!(cache.alive_tokens(&other, &tokens(40)), 32);
+    let stop = ask_at(&mut cache, &tokens(40), later).verdict.stop;
+    assert_eq!((stop.reason, stop.since), (Reason::FirstRequest, Some(later)));
+    let freed = cache.clear_namespace(&other, later);
+    assert_eq!((freed.pages.len(), freed.stored.len()), (2, 0), "all but what is pinned");
+    let stop = cache.lookup(&other, &[5; 40], "asking", later, None).verdict.stop;
+    assert_eq!((stop.reason, stop.since), (Reason::FirstRequest, Some(later)));
+    let unseen = Namespace::from_salt("unseen");
+    let stop = cache.lookup(&unseen, &tokens(40), "asking", later, None).verdict.stop;
+    assert_eq!(stop.since, Some(NOW));
 }

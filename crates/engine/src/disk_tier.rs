@@ -202,7 +202,9 @@ impl DiskTier {
                 DiskEvent::Found(run) => note_run(&run, cache, now),
                 DiskEvent::Dropped { place, reason } => {
                     let loss = match reason {
-                        DropReason::Evicted | DropReason::Vanished => Loss::Evicted,
+                        DropReason::Evicted | DropReason::Vanished | DropReason::Deleted => {
+                            Loss::Evicted
+                        }
                         DropReason::Damaged => Loss::Damaged,
                     };
                     cache.note_dropped(place, loss, now);
@@ -241,6 +243,16 @@ impl DiskTier {
     /// another way.
     pub(crate) fn held_otherwise(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
         self.store.held_under_other_model(&namespace.to_bytes(), tokens)
+    }
+
+    /// Deletes the pages of `tokens` but the `first` ones.
+    pub(crate) fn delete_pages(&self, namespace: &Namespace, tokens: &[u32], first: usize) {
+        self.store.delete_pages(namespace.to_bytes(), tokens.to_vec(), first);
+    }
+
+    /// Deletes all pages of a namespace.
+    pub(crate) fn delete_namespace(&self, namespace: &Namespace) {
+        self.store.delete_namespace(namespace.to_bytes());
     }
 
     pub(crate) fn stats(&self) -> DiskStats {

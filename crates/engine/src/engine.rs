@@ -14,6 +14,7 @@ use crate::admission::Load;
 use crate::drain;
 use crate::model::Model;
 use crate::options::{EngineInfo, EngineOptions, Plan, StartError};
+use crate::order::{ORDERS_MAX, Order, OrderError};
 use crate::request::{EngineError, Event, Events, Request, SubmitError, events_of};
 use crate::running::Waiting;
 use crate::scheduler::Scheduler;
@@ -40,6 +41,7 @@ struct Shared {
 #[derive(Default)]
 struct Inbox {
     arrived: Vec<Waiting>,
+    orders: Vec<Order>,
     /// Requests that the scheduler has taken but not admitted.
     scheduled: usize,
     /// What running requests take, with those of the inbox and the queue that fit beside
@@ -110,6 +112,21 @@ impl Engine {
         Ok(receiver)
     }
 
+    /// Has something done in the engine's thread, after the step that runs.
+    pub(crate) fn order(&self, order: Order) -> Result<(), OrderError> {
+        let mut inbox = self.handle.shared.lock();
+        if inbox.stopping || inbox.ended {
+            return Err(OrderError::ShuttingDown);
+        }
+        if inbox.orders.len() >= ORDERS_MAX {
+            return Err(OrderError::Busy);
+        }
+        inbox.orders.push(order);
+        drop(inbox);
+        self.handle.shared.changed.notify_all();
+        Ok(())
+    }
+
     /// What the engine was started with, defaults resolved.
     pub fn info(&self) -> &EngineInfo {
         &self.handle.plan.info
@@ -131,6 +148,13 @@ impl Engine {
         while !inbox.ended {
             inbox = shared.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Inbox {
+    /// Whether nothing has come.
+    fn is_empty(&self) -> bool {
+        self.arrived.is_empty() && self.orders.is_empty()
     }
 }
 
@@ -201,6 +225,13 @@ impl Worker {
                     let _ = waiting.events.try_send(Event::Failed(EngineError::ShuttingDown));
                 }
             }
+            if !inbox.orders.is_empty() {
+                let orders = std::mem::take(&mut inbox.orders);
+                drop(inbox);
+                orders.into_iter().for_each(|order| self.scheduler.carry_out(order));
+                inbox = self.shared.lock();
+                continue;
+            }
             inbox.scheduled = self.scheduler.waiting();
             inbox.load = self.scheduler.expected_load();
             inbox.stats = self.scheduler.stats();
@@ -221,14 +252,14 @@ impl Worker {
             drop(inbox);
             let prepared = self.scheduler.prepare();
             inbox = self.shared.lock();
-            if !prepared && inbox.arrived.is_empty() && !inbox.stopping {
+            if !prepared && inbox.is_empty() && !inbox.stopping {
                 inbox = match self.scheduler.look_again_in() {
                     None => changed.wait(inbox).unwrap_or_else(PoisonError::into_inner),
                     Some(time) => {
                         changed.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner).0
                     }
                 };
-                rested = inbox.arrived.is_empty();
+                rested = inbox.is_empty();
             }
         }
     }

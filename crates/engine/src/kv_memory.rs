@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use cache::disk::{DiskStats, ReadRun};
-use cache::{DiskPage, Held, Hit, Namespace, PromptCache, Timestamp};
+use cache::{DiskPage, Freed, Held, Hit, Namespace, PinRefused, PromptCache, Timestamp};
 use kernels::{PAGE_TOKENS, PageId};
 
 use crate::disk_tier::DiskTier;
@@ -28,6 +28,15 @@ impl<'a> By<'a> {
     pub(crate) fn of(request: &'a Request, now: Timestamp) -> Self {
         By { namespace: &request.namespace, request: &request.id, now }
     }
+}
+
+/// What the prompt cache has given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Pages in memory.
+    pub ram_pages: usize,
+    /// Pages on disk.
+    pub disk_pages: usize,
 }
 
 /// Pages for running sequences, and what is kept of finished ones.
@@ -196,6 +205,60 @@ impl KvMemory {
     /// Figures of the disk tier.
     pub(crate) fn disk_stats(&self) -> Option<DiskStats> {
         self.disk.as_ref().map(DiskTier::stats)
+    }
+
+    /// Ends the lives that end by `now`.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        let expired = self.cache.expire(now);
+        // What lies on disk ends by itself at the same time.
+        self.give_back(expired.pages);
+    }
+
+    /// Keeps what is in memory of a prefix there.
+    pub(crate) fn pin_prefix(
+        &mut self,
+        namespace: &Namespace,
+        name: &str,
+        tokens: &[u32],
+    ) -> Result<usize, PinRefused> {
+        self.cache.pin_prefix(name, namespace, tokens)
+    }
+
+    /// Takes a named pin back; whether there was one.
+    pub(crate) fn unpin_prefix(&mut self, namespace: &Namespace, name: &str) -> bool {
+        self.cache.unpin_prefix(namespace, name)
+    }
+
+    /// Gives up a prefix as far as no other shares it, in memory and on disk.
+    pub(crate) fn evict_prefix(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        now: Timestamp,
+    ) -> GivenUp {
+        self.expire(now);
+        let freed = self.cache.evict_prefix(namespace, tokens, "", now);
+        if let Some(disk) = &self.disk {
+            let alive = self.cache.alive_tokens(namespace, tokens);
+            disk.delete_pages(namespace, tokens, alive / PAGE_TOKENS);
+        }
+        self.take_freed(freed)
+    }
+
+    /// Gives up all of a namespace that is not pinned, in memory and on disk.
+    pub(crate) fn clear_namespace(&mut self, namespace: &Namespace, now: Timestamp) -> GivenUp {
+        self.expire(now);
+        let freed = self.cache.clear_namespace(namespace, now);
+        if let Some(disk) = &self.disk {
+            disk.delete_namespace(namespace);
+        }
+        self.take_freed(freed)
+    }
+
+    fn take_freed(&mut self, freed: Freed<PageId>) -> GivenUp {
+        let given_up = GivenUp { ram_pages: freed.pages.len(), disk_pages: freed.stored.len() };
+        self.give_back(freed.pages);
+        given_up
     }
 
     /// Takes pages back from the prompt cache.

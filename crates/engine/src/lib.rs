@@ -46,8 +46,10 @@ mod limits;
 mod machine;
 mod memory_need;
 mod model;
+mod operator;
 mod ops;
 mod options;
+mod order;
 mod output;
 mod prefill_order;
 mod random;
@@ -81,6 +83,7 @@ pub use exact_run::Difference;
 #[doc(hidden)]
 pub use fault::Fault;
 pub use kernels::KvType;
+pub use kv_memory::GivenUp;
 pub use limits::{Limits, Work};
 pub use machine::Machine;
 pub use memory_need::MemoryNeed;
@@ -89,6 +92,7 @@ pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
     MAX_RUNNING, MAX_WAIT, StartError,
 };
+pub use order::OrderError;
 pub use reference::{Reference, dequantize};
 pub use request::{
     CHOICES_MAX, EVENTS_UNREAD_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX,

@@ -20,6 +20,7 @@ use crate::drain::DrainRate;
 use crate::guessing::{Guessing, Speculation};
 use crate::kv_memory::{By, KvMemory};
 use crate::model::Model;
+use crate::order::Order;
 use crate::prefill_order::{self, Prompt};
 use crate::rank::Rank;
 use crate::request::{EngineError, Event, FinishReason, RequestLimits, TokenInfo, TokenLogprobs};
@@ -176,6 +177,11 @@ impl Scheduler {
         let now = wall_clock();
         self.memory.poll_disk(now);
         self.memory.prepare() || self.memory.write_to_disk(false, now)
+    }
+
+    /// Does what an operator asks.
+    pub(crate) fn carry_out(&mut self, order: Order) {
+        order(&mut self.memory, wall_clock());
     }
 
     /// While nothing is to be computed: when to prepare again, where the disk tier wants it.

@@ -9,6 +9,7 @@ use server::{KeyName, Prices};
 
 use crate::bytes;
 use crate::explain::Language;
+use crate::server_arguments::CacheOrder;
 use crate::values::{
     ANY, Capacity, ModelParser, capacity, kv_type, number, position, tolerance, whole,
 };
@@ -549,6 +550,8 @@ pub(crate) struct CacheArguments {
 
 #[derive(Subcommand)]
 pub(crate) enum CacheCommand {
+    #[command(flatten)]
+    Order(CacheOrder),
     /// Replay a trace, and say what would have been reused
     ///
     /// Each line of the file is a JSON object: a request of a Mooncake trace (timestamp,

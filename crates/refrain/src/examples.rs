@@ -82,7 +82,48 @@ refrain bench --plot growth.svg",
     (
         "cache",
         "\
+refrain cache ls                     the prefixes that a server holds
+refrain cache stats
 refrain cache replay trace.jsonl     what would have been reused of a trace",
+    ),
+    (
+        "cache ls",
+        "\
+refrain cache ls
+refrain cache ls -n 100 --url http://127.0.0.1:8000 --json | jq '.prefixes[].id'",
+    ),
+    (
+        "cache show",
+        "\
+refrain cache show 3f0c9a51d27e",
+    ),
+    (
+        "cache pin",
+        "\
+refrain cache pin 3f0c9a51d27e manual
+refrain cache unpin manual",
+    ),
+    (
+        "cache unpin",
+        "\
+refrain cache unpin manual",
+    ),
+    (
+        "cache evict",
+        "\
+refrain cache evict 3f0c9a51d27e",
+    ),
+    (
+        "cache clear",
+        "\
+refrain cache clear
+refrain cache clear --cache-salt tenant-7",
+    ),
+    (
+        "cache stats",
+        "\
+refrain cache stats
+refrain cache stats --json | jq .disk",
     ),
     (
         "cache replay",

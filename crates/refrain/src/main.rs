@@ -11,6 +11,8 @@ mod loading;
 mod plot;
 mod quoted;
 mod screen;
+mod server_arguments;
+mod server_client;
 mod terminal;
 mod usage;
 mod values;

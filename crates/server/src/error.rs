@@ -82,7 +82,8 @@ impl ApiError {
         }
     }
 
-    fn unavailable(message: impl Into<String>) -> Self {
+    /// 503: not now.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::internal(message) }
     }
 

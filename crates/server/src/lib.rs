@@ -65,6 +65,7 @@ fn router(app: App) -> Router {
         .route("/v1/models/{*id}", get(openai::models::show))
         .route("/tokenize", post(ops::tokenize::tokenize))
         .route("/detokenize", post(ops::tokenize::detokenize))
+        .route("/refrain/cache/{order}", post(ops::cache::operate))
         .route("/metrics", get(ops::metrics::show))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .fallback(async || ApiError::not_found("there is nothing at this path", None))

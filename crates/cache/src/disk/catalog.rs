@@ -133,7 +133,7 @@ impl Catalog {
         }
     }
 
-    fn forget(&mut self, name: &str, reason: DropReason) {
+    pub(crate) fn forget(&mut self, name: &str, reason: DropReason) {
         match self.known.remove(name) {
             Some(Known::Ours(ours)) => {
                 let removal = self.index.remove_segment(ours.segment.number);
@@ -150,7 +150,7 @@ impl Catalog {
     }
 
     /// The new place is told first, so that who has taken it lets the old one go without a loss.
-    fn tell_removal(&self, removal: Removal, reason: DropReason) {
+    pub(crate) fn tell_removal(&self, removal: Removal, reason: DropReason) {
         self.tell_found(removal.moved);
         let dropped = removal.dropped.len() as u64;
         self.shared.counters.dropped_pages.fetch_add(dropped, Ordering::Relaxed);

@@ -38,6 +38,8 @@ pub enum DamageKind {
     },
     /// The system would not let it be read.
     Unreadable(io::ErrorKind),
+    /// Pages of it could not be deleted, and may come back.
+    NotDeleted(io::ErrorKind),
 }
 
 impl fmt::Display for Damage {
@@ -57,6 +59,9 @@ impl fmt::Display for Damage {
             }
             DamageKind::Page { index } => write!(formatter, "page {index} is damaged; not used"),
             DamageKind::Unreadable(kind) => write!(formatter, "cannot be read: {kind}"),
+            DamageKind::NotDeleted(kind) => {
+                write!(formatter, "pages could not be deleted, and may come back: {kind}")
+            }
         }
     }
 }

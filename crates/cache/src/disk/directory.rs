@@ -122,6 +122,11 @@ impl Directory {
                 .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
     }
 
+    /// Opens a file to change what stands in it.
+    pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
+        private().open(self.file(name))
+    }
+
     /// Opens a file to write on, if nobody else does and it is still there once it is locked.
     pub(crate) fn open_locked(&self, name: &str) -> Option<File> {
         let path = self.file(name);

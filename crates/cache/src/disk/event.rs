@@ -45,6 +45,8 @@ pub enum DropReason {
     Evicted,
     /// Its segment is gone: another process made room, or somebody deleted the file.
     Vanished,
+    /// It was to be deleted, here or by another process.
+    Deleted,
     /// It was read, and was damaged.
     Damaged,
 }

@@ -6,6 +6,9 @@
 //! …      at the next multiple of 4096: one page for each slot
 //! ```
 //!
+//! A page is deleted by another header in the place of its own, which says nothing but that: zeros
+//! would end the table. Both lie within one sector of a disk, so that a crash leaves one of them.
+//!
 //! Numbers are little-endian. All pages of a segment have one size, so a slot's place is known
 //! without reading what stands before it, and opening a segment reads its table alone. A page is
 //! written before its header, so a header that can be read has its page behind it unless the
@@ -19,6 +22,7 @@ use crate::token_page::PAGE_TOKENS;
 const FORMAT_VERSION: u32 = 1;
 const SEGMENT_MAGIC: [u8; 8] = *b"rfrnSEG\n";
 const RECORD_MAGIC: [u8; 8] = *b"rfrnPAGE";
+const DELETED_MAGIC: [u8; 8] = *b"rfrnGONE";
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
 pub(crate) const RECORD_HEADER_BYTES: usize = 256;
@@ -192,6 +196,15 @@ impl RecordHeader {
     }
 }
 
+/// What stands in slot `slot` of the segment `id` in the place of a page that was deleted.
+pub(crate) fn deleted_header(id: &[u8; 16], slot: u32) -> [u8; RECORD_HEADER_BYTES] {
+    let mut bytes = [0; RECORD_HEADER_BYTES];
+    bytes[..8].copy_from_slice(&DELETED_MAGIC);
+    let checksum = record_checksum(&bytes, id, slot);
+    bytes[RECORD_CHECKSUM_AT..].copy_from_slice(&checksum);
+    bytes
+}
+
 fn record_checksum(bytes: &[u8; RECORD_HEADER_BYTES], id: &[u8; 16], slot: u32) -> [u8; 32] {
     let mut covered = [0; RECORD_CHECKSUM_AT + 20];
     covered[..RECORD_CHECKSUM_AT].copy_from_slice(&bytes[..RECORD_CHECKSUM_AT]);
@@ -244,6 +257,15 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(RecordHeader::decode(&bytes, &[1; 16], 4), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_deleted_page_is_no_record_and_no_empty_slot() {
+        let bytes = deleted_header(&[1; 16], 4);
+        assert_eq!(RecordHeader::decode(&bytes, &[1; 16], 4), None);
+        assert_ne!(bytes, [0; RECORD_HEADER_BYTES]);
+        assert_ne!(bytes, deleted_header(&[1; 16], 5));
+        assert_ne!(bytes, deleted_header(&[2; 16], 4));
     }
 
     #[test]

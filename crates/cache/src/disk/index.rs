@@ -166,6 +166,31 @@ impl Index {
         removal
     }
 
+    /// The keys of a namespace's pages.
+    pub(crate) fn keys_of(&self, namespace: &[u8; 32]) -> Vec<ChainKey> {
+        let of_it = self.entries.values().filter(|entry| entry.record.namespace == *namespace);
+        of_it.map(|entry| entry.record.key).collect()
+    }
+
+    /// Takes a page away, wherever it lies.
+    pub(crate) fn remove_all(&mut self, key: ChainKey) -> Removal {
+        let mut removal = Removal::default();
+        self.remove_where(key, |_| true, &mut removal);
+        removal
+    }
+
+    /// Whether nothing is known in a segment.
+    pub(crate) fn is_empty(&self, segment: u32) -> bool {
+        let lies_there = |record: &Record| record.place.segment == segment;
+        self.segments.get(&segment).is_none_or(|keys| {
+            !keys.iter().any(|key| {
+                let spares = self.duplicates.get(key);
+                self.get(key).is_some_and(lies_there)
+                    || spares.is_some_and(|spares| spares.iter().any(lies_there))
+            })
+        })
+    }
+
     fn remove_where(
         &mut self,
         key: ChainKey,

@@ -46,6 +46,12 @@ impl Keeper {
                 Message::Append(page, now) => self.append(page, now),
                 Message::Refresh(now) => self.refresh(now),
                 Message::Damaged(wanted) => self.catalog.drop_damaged(&wanted),
+                Message::Gone(wanted) => self.catalog.drop_deleted(&wanted),
+                Message::Delete(doomed) => {
+                    // A segment that is being written stays, even when nothing is left of it.
+                    self.writing = None;
+                    self.catalog.delete(&doomed);
+                }
                 Message::Flush(done) => {
                     let _ = done.send(());
                 }

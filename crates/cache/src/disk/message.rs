@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use crate::disk::record::{NewPage, Wanted};
+use crate::disk::record::{Doomed, NewPage, Wanted};
 use crate::timestamp::Timestamp;
 
 pub(crate) enum Message {
@@ -12,6 +12,10 @@ pub(crate) enum Message {
     Refresh(Timestamp),
     /// Let a page go that was read and is damaged.
     Damaged(Wanted),
+    /// Let a page go that another process has deleted.
+    Gone(Wanted),
+    /// Delete pages.
+    Delete(Doomed),
     /// Say when everything before this is done.
     Flush(SyncSender<()>),
     /// Finish.

@@ -7,6 +7,7 @@
 mod catalog;
 mod chain;
 mod damage;
+mod delete;
 mod directory;
 mod event;
 mod format;

@@ -64,6 +64,10 @@ impl DiskReader {
         self.shared.counters.read_faults.fetch_add(1, Ordering::Relaxed);
         match fault {
             ReadFault::Other => Err(ReadError::Gone),
+            ReadFault::Deleted => {
+                let _ = self.messages.send(Message::Gone(*wanted));
+                Err(ReadError::Gone)
+            }
             ReadFault::Damaged | ReadFault::Io(_) => {
                 let _ = self.messages.send(Message::Damaged(*wanted));
                 Err(ReadError::Damaged)

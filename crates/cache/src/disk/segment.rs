@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::disk::damage::DamageKind;
 use crate::disk::format::{
     HeaderFault, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader,
+    deleted_header,
 };
 use crate::disk::record::{Record, Wanted};
 use crate::disk_page::DiskPage;
@@ -37,6 +38,8 @@ pub(crate) struct Segment {
 pub(crate) enum ReadFault {
     /// Another record stands there than was wanted.
     Other,
+    /// The page was deleted.
+    Deleted,
     /// The record is sound no more.
     Damaged,
     /// The system would not.
@@ -91,9 +94,10 @@ pub(crate) fn scan(file: &File, header: &SegmentHeader, from: u32) -> io::Result
             }
             empty = false;
             scan.next = slot + 1;
-            match sound_header(file, header, header_bytes, slot) {
-                Some(record) => scan.records.push((slot, record)),
-                None => scan.damaged += 1,
+            match read_slot(file, header, header_bytes, slot) {
+                Slot::Record(record) => scan.records.push((slot, *record)),
+                Slot::Deleted => {}
+                Slot::Damaged => scan.damaged += 1,
             }
         }
         if empty || headers.len() < wanted {
@@ -109,20 +113,32 @@ pub(crate) fn scan(file: &File, header: &SegmentHeader, from: u32) -> io::Result
     Ok(scan)
 }
 
-fn sound_header(
+/// What stands in a slot of a table that is not empty.
+enum Slot {
+    Record(Box<RecordHeader>),
+    Deleted,
+    Damaged,
+}
+
+fn read_slot(
     file: &File,
     header: &SegmentHeader,
     bytes: &[u8; RECORD_HEADER_BYTES],
     slot: u32,
-) -> Option<RecordHeader> {
+) -> Slot {
     let mut bytes = *bytes;
     for _ in 0..TRIES {
         if let Some(record) = RecordHeader::decode(&bytes, &header.id, slot) {
-            return Some(record);
+            return Slot::Record(Box::new(record));
         }
-        file.read_exact_at(&mut bytes, header.geometry.header_offset(slot)).ok()?;
+        if bytes == deleted_header(&header.id, slot) {
+            return Slot::Deleted;
+        }
+        if file.read_exact_at(&mut bytes, header.geometry.header_offset(slot)).is_err() {
+            break;
+        }
     }
-    None
+    Slot::Damaged
 }
 
 /// Reads until `bytes` is full or the file ends, and returns how many bytes came.
@@ -185,6 +201,9 @@ impl Segment {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         let offset = geometry.header_offset(slot);
         self.file.read_exact_at(&mut bytes, offset).map_err(fault)?;
+        if bytes == deleted_header(&self.header.id, slot) {
+            return Err(ReadFault::Deleted);
+        }
         let header =
             RecordHeader::decode(&bytes, &self.header.id, slot).ok_or(ReadFault::Damaged)?;
         if header.key != wanted.key || header.tokens != wanted.tokens {

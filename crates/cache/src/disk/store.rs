@@ -19,7 +19,7 @@ use crate::disk::keeper::Keeper;
 use crate::disk::message::Message;
 use crate::disk::options::DiskOptions;
 use crate::disk::reader::DiskReader;
-use crate::disk::record::{NewPage, StoredRun, Wanted};
+use crate::disk::record::{Doomed, NewPage, StoredRun, Wanted};
 use crate::disk::shared::Shared;
 use crate::disk::stats::DiskStats;
 use crate::disk_page::DiskPage;
@@ -213,6 +213,17 @@ impl DiskStore {
             let _ = self.messages.send(Message::Refresh(now));
         }
         self.events.try_iter().collect()
+    }
+
+    /// Deletes the pages of `tokens`, except the `first` ones, also those that are queued. Other
+    /// processes that know them find out when they read them.
+    pub fn delete_pages(&self, namespace: [u8; 32], tokens: Vec<u32>, first: usize) {
+        let _ = self.messages.send(Message::Delete(Doomed::Sequence { namespace, tokens, first }));
+    }
+
+    /// Deletes all pages of a namespace, of this store's model, also those that are queued.
+    pub fn delete_namespace(&self, namespace: [u8; 32]) {
+        let _ = self.messages.send(Message::Delete(Doomed::Namespace(namespace)));
     }
 
     /// Notes that a page was used: the segment that was used least recently goes first. Each

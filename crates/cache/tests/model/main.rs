@@ -85,6 +85,9 @@ enum Operation {
         which: usize,
     },
     Clear,
+    ClearNamespace {
+        namespace: usize,
+    },
 }
 
 /// Sequences over three token ids that often share a prefix, and often differ inside a page.
@@ -149,11 +152,12 @@ fn upkeep(
             Operation::StoreUnknown { namespace, tokens, life }
         }),
         4 => (any::<u32>(), loss).prop_map(|(which, loss)| Operation::Drop { which, loss }),
-        2 => (0_usize..3, namespace, tokens)
+        2 => (0_usize..3, namespace.clone(), tokens)
             .prop_map(|(name, namespace, tokens)| Operation::Pin { name, namespace, tokens }),
         2 => (0_usize..3).prop_map(|name| Operation::Unpin { name }),
         1 => any::<usize>().prop_map(|which| Operation::EvictPrefix { which }),
         1 => Just(Operation::Clear),
+        1 => namespace.prop_map(|namespace| Operation::ClearNamespace { namespace }),
     ]
 }
 
@@ -187,6 +191,9 @@ struct Pair {
     tokens_of: HashMap<String, Vec<u32>>,
 }
 
+/// Namespaces there are at most.
+const NAMESPACES: usize = 4;
+
 fn namespace(number: usize) -> Namespace {
     match number {
         0 => Namespace::public(),
@@ -217,10 +224,9 @@ fn freed(freed: Freed<usize>) -> (Vec<usize>, Vec<(u32, u32)>) {
     sorted(freed.pages, freed.stored)
 }
 
-fn seen(entry: Entry) -> Seen {
-    let number = (0..4).find(|&number| namespace(number) == entry.namespace);
+fn seen(namespace: usize, entry: Entry) -> Seen {
     Seen {
-        namespace: number.unwrap(),
+        namespace,
         tokens: entry.tokens,
         ram_pages: entry.ram_pages,
         disk_pages: entry.disk_pages,
@@ -308,8 +314,12 @@ impl Pair {
         if !self.requests.is_multiple_of(8) {
             return;
         }
-        let mut entries: Vec<_> = self.cache.entries(usize::MAX).into_iter().map(seen).collect();
-        assert!(entries.is_sorted_by_key(|entry| Reverse(entry.last_used)));
+        let mut entries = Vec::new();
+        for number in 0..NAMESPACES {
+            let of_one = self.cache.entries(&namespace(number), usize::MAX);
+            assert!(of_one.is_sorted_by_key(|entry| Reverse(entry.last_used)));
+            entries.extend(of_one.into_iter().map(|entry| seen(number, entry)));
+        }
         // With a gap on disk, two prefixes on one path may have been used last together.
         entries.sort_by_key(|entry| (Reverse(entry.last_used), Reverse(entry.tokens.len())));
         assert_eq!(entries, self.list.seen());
@@ -387,14 +397,17 @@ impl Pair {
         let by = By { request: &request, now: now.0, expires_at: u64::MAX };
         match operation {
             Operation::Pin { name, namespace: number, tokens } => {
-                let name = name.to_string();
+                let name = format!("{number} {name}");
                 let expected = self.list.pin(&name, number, &tokens);
                 let pinned = self.cache.pin_prefix(&name, &namespace(number), &tokens);
                 assert_eq!(pinned.ok(), expected);
             }
             Operation::Unpin { name } => {
-                let name = name.to_string();
-                assert_eq!(self.cache.unpin_prefix(&name), self.list.unpin_name(&name));
+                for number in 0..NAMESPACES {
+                    let name = format!("{number} {name}");
+                    let unpinned = self.cache.unpin_prefix(&namespace(number), &name);
+                    assert_eq!(unpinned, self.list.unpin_name(&name));
+                }
             }
             Operation::EvictPrefix { which } => {
                 let all = self.list.seen();
@@ -412,6 +425,11 @@ impl Pair {
                 let (pages, places) = self.list.clear(By { request: "", ..by });
                 let cleared = self.cache.clear(now);
                 assert_eq!(cleared.pages, pages, "in this order");
+                assert_eq!(freed(cleared), sorted(pages, places));
+            }
+            Operation::ClearNamespace { namespace: number } => {
+                let (pages, places) = self.list.clear_namespace(number, now.0);
+                let cleared = self.cache.clear_namespace(&namespace(number), now);
                 assert_eq!(freed(cleared), sorted(pages, places));
             }
             _ => unreachable!(),

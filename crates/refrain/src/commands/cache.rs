@@ -1,4 +1,5 @@
-//! `refrain cache`: prompt caches. `replay` says what one would have reused of a trace.
+//! `refrain cache`: prompt caches. `replay` says what one would have reused of a trace; the other
+//! commands ask a running server.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -9,6 +10,7 @@ use package::Package;
 use serde_json::json;
 
 use crate::cli::{CacheArguments, CacheCommand, CacheReplayArguments};
+use crate::commands::cache_order;
 use crate::failure::Failure;
 use crate::loading;
 use crate::plot::{self, Curve, Panel, SeriesLabelPosition};
@@ -28,6 +30,7 @@ const NUMBER: usize = 14;
 
 pub(crate) fn run(arguments: &CacheArguments, terminal: &Terminal) -> Result<(), Failure> {
     match &arguments.command {
+        CacheCommand::Order(order) => cache_order::run(order),
         CacheCommand::Replay(arguments) => replay(arguments, terminal),
     }
 }

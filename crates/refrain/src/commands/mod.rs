@@ -4,6 +4,7 @@ mod answer;
 mod article;
 pub(crate) mod bench;
 pub(crate) mod cache;
+mod cache_order;
 mod chat;
 pub(crate) mod check;
 pub(crate) mod completions;

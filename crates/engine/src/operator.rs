@@ -1,0 +1,93 @@
+//! What an operator asks of the prompt cache of a running engine.
+//!
+//! The cache lives in the engine's thread, so that what is asked is done there, between two steps,
+//! and the answer comes through a channel.
+
+use cache::{Entry, Namespace, PinRefused, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::engine::Engine;
+use crate::kv_memory::{GivenUp, KvMemory};
+use crate::order::OrderError;
+
+impl Engine {
+    /// Up to `entries_max` longest prefixes of a namespace that the prompt cache holds, the most
+    /// recently used first.
+    ///
+    /// # Errors
+    /// When too many orders wait, or the engine is shutting down.
+    pub async fn cached_prefixes(
+        &self,
+        namespace: Namespace,
+        entries_max: usize,
+    ) -> Result<Vec<Entry>, OrderError> {
+        let order = move |memory: &mut KvMemory, now| {
+            memory.expire(now);
+            memory.cache().entries(&namespace, entries_max)
+        };
+        carried_out(self, order).await
+    }
+
+    /// Keeps what is in memory of a prefix there until [`unpin_prefix`](Self::unpin_prefix) is
+    /// given the name. A pin of the namespace with this name is taken back. Returns how many tokens
+    /// it keeps.
+    ///
+    /// # Errors
+    /// As [`cached_prefixes`](Self::cached_prefixes).
+    pub async fn pin_prefix(
+        &self,
+        namespace: Namespace,
+        name: String,
+        tokens: Vec<u32>,
+    ) -> Result<Result<usize, PinRefused>, OrderError> {
+        let order = move |memory: &mut KvMemory, _| memory.pin_prefix(&namespace, &name, &tokens);
+        carried_out(self, order).await
+    }
+
+    /// Takes a named pin back; whether there was one.
+    ///
+    /// # Errors
+    /// As [`cached_prefixes`](Self::cached_prefixes).
+    pub async fn unpin_prefix(
+        &self,
+        namespace: Namespace,
+        name: String,
+    ) -> Result<bool, OrderError> {
+        carried_out(self, move |memory, _| memory.unpin_prefix(&namespace, &name)).await
+    }
+
+    /// Gives up one prefix as far as no other shares it, in memory and on disk. Requests that use
+    /// its pages go on.
+    ///
+    /// # Errors
+    /// As [`cached_prefixes`](Self::cached_prefixes).
+    pub async fn evict_prefix(
+        &self,
+        namespace: Namespace,
+        tokens: Vec<u32>,
+    ) -> Result<GivenUp, OrderError> {
+        carried_out(self, move |memory, now| memory.evict_prefix(&namespace, &tokens, now)).await
+    }
+
+    /// Gives up all of a namespace that is not pinned, in memory and on disk, and forgets that it
+    /// was there. Requests that use its pages go on.
+    ///
+    /// # Errors
+    /// As [`cached_prefixes`](Self::cached_prefixes).
+    pub async fn clear_prefixes(&self, namespace: Namespace) -> Result<GivenUp, OrderError> {
+        carried_out(self, move |memory, now| memory.clear_namespace(&namespace, now)).await
+    }
+}
+
+/// Hands an order to the engine's thread, and waits for what comes back.
+async fn carried_out<T: Send + 'static>(
+    engine: &Engine,
+    order: impl FnOnce(&mut KvMemory, Timestamp) -> T + Send + 'static,
+) -> Result<T, OrderError> {
+    let (answer, answered) = oneshot::channel();
+    engine.order(Box::new(move |memory, now| {
+        // Who asked may have gone.
+        let _ = answer.send(order(memory, now));
+    }))?;
+    answered.await.map_err(|_| OrderError::ShuttingDown)
+}

@@ -1,0 +1,22 @@
+//! Orders to the engine's thread that are no requests.
+
+use cache::Timestamp;
+
+use crate::kv_memory::KvMemory;
+
+/// Orders that may wait for the end of a step.
+pub(crate) const ORDERS_MAX: usize = 64;
+
+/// Something to be done with the memory in the engine's thread, at a moment.
+pub(crate) type Order = Box<dyn FnOnce(&mut KvMemory, Timestamp) + Send>;
+
+/// Why an operator's order was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// Too many orders wait.
+    #[error("{ORDERS_MAX} orders wait already; try again")]
+    Busy,
+    /// The engine no longer accepts any.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+}

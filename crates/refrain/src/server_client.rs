@@ -1,0 +1,60 @@
+//! Asking a running server.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::server_arguments::ServerArguments;
+
+/// Longest wait for an answer: a server does what it is asked between two steps.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// A larger answer is refused: a prefix of a million tokens takes some 20 MB.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Posts `body` to a path of the server, with the caller's salt, and returns what it answers.
+pub(crate) fn post(
+    server: &ServerArguments,
+    path: &str,
+    mut body: Map<String, Value>,
+) -> Result<Map<String, Value>, Failure> {
+    if let Some(salt) = &server.cache_salt {
+        body.insert("cache_salt".to_owned(), salt.as_str().into());
+    }
+    let url = format!("{}{path}", server.url.trim_end_matches('/'));
+    let failed = |error: ureq::Error| {
+        let hint = "is refrain serve running? --url or REFRAIN_URL say where";
+        Failure::new(format!("no answer from {}: {error}; {hint}", server.url))
+    };
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        // A key is for nobody but the server that was named.
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_connect(Some(CONNECT_TIME_MAX))
+        .timeout_global(Some(ANSWER_TIME_MAX))
+        .build()
+        .into();
+    let mut request = agent.post(&url).header("content-type", "application/json");
+    if let Some(key) = &server.api_key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let mut answer = request.send(Value::Object(body).to_string()).map_err(failed)?;
+    let status = answer.status();
+    let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+    let text = text.map_err(failed)?;
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    match value {
+        Value::Object(answer) if status.is_success() => Ok(answer),
+        value => Err(refused(server, status.as_u16(), &value)),
+    }
+}
+
+/// What the server said, or that what answered is no Refrain.
+fn refused(server: &ServerArguments, status: u16, answer: &Value) -> Failure {
+    match answer["error"]["message"].as_str() {
+        Some(message) => Failure::new(message),
+        None => Failure::new(format!("{} answered {status}, not as Refrain does", server.url)),
+    }
+}
