@@ -196,3 +196,19 @@ def test_a_callers_prefixes_are_found_on_disk_after_a_restart_and_by_nobody_else
         seen = verdict(ask(alice, cache_salt="one"))
         # Of a model this small, computing may be cheaper than reading; either way it is there.
         assert seen["reused_from"]["disk"] > 0 or seen["stop"]["reason"] == "cheaper_to_compute"
+
+
+@pytest.mark.parametrize("hungry", ["alice", "bob"])
+def test_an_eviction_names_only_a_request_of_the_callers_own(gpt2, keys, key_file, hungry):
+    budget = ["--context", "256", "--kv-budget", "192KiB"]
+    with Server(str(gpt2), "--api-keys", str(key_file), *budget) as server:
+        alice = server.client(keys["alice"]["key"])
+        ask(alice)
+        others = [ask(server.client(keys[hungry]["key"]), f"{n} " * 100) for n in range(5)]
+        stop = verdict(ask(alice))["stop"]
+        assert stop["reason"] == "evicted"
+        assert stop["held_tokens"] > stop["at"]
+        if hungry == "alice":
+            assert stop["evicted_for"] in [other.id for other in others]
+        else:
+            assert "evicted_for" not in stop

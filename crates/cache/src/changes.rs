@@ -74,7 +74,9 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         match self.nodes[id].disk {
             Some(_) => State::Stored,
             None => {
-                let request = Some(Arc::clone(&by.request));
+                let may_tell = by.namespace.is_none_or(|by| by == self.namespace(id));
+                let request = may_tell.then(|| Arc::clone(&by.request));
+                let request = request.filter(|request| !request.is_empty());
                 State::Ghost(Lost { loss: Loss::Evicted, at: by.now, request })
             }
         }

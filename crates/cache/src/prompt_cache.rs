@@ -117,7 +117,8 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         }
     }
 
-    /// Gives up to `pages` pages back, to make room for `request`: what has expired, and then
+    /// Gives up to `pages` pages back, to make room for `request` (empty: for none that may be
+    /// named to whoever had the pages): what has expired, and then
     /// always the least recently used page that is not pinned and after which nothing is held.
     /// Fewer come back when the rest is pinned. What has no copy on disk stays behind as a ghost.
     #[must_use = "these pages are the caller's to free"]
@@ -138,7 +139,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
     /// may not is passed over from then on, until the caller [`release`](Self::release)s it.
     ///
     /// It is for a request in `namespace`, and one that has used up its share gives up its own
-    /// pages first.
+    /// pages first. Pages of other namespaces do not remember the request that they went for.
     #[must_use = "this page is the caller's to free"]
     pub fn evict_one(
         &mut self,
@@ -147,7 +148,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         now: Timestamp,
         may: impl Fn(P) -> bool,
     ) -> Option<P> {
-        let by = self.begin_eviction(request, now);
+        let by = Use { namespace: Some(*namespace), ..self.begin_eviction(request, now) };
         if let Some(index) = self.waiting.pages.iter().position(|&page| may(page)) {
             return Some(self.waiting.pages.swap_remove(index));
         }

@@ -18,6 +18,8 @@ pub(crate) struct Use {
     /// The operation's number.
     pub(crate) number: u64,
     pub(crate) request: Arc<str>,
+    /// The request's, where pages of others must not tell of it.
+    pub(crate) namespace: Option<Namespace>,
     pub(crate) now: Timestamp,
     /// What is used lives at least until then.
     pub(crate) expires_at: Timestamp,
@@ -146,7 +148,7 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
     ) -> Use {
         self.operations += 1;
         let expires_at = expires_at.unwrap_or(NEVER);
-        Use { number: self.operations, request, now, expires_at }
+        Use { number: self.operations, request, namespace: None, now, expires_at }
     }
 
     pub(crate) fn root(&self, namespace: &Namespace) -> Option<Id> {

@@ -164,7 +164,7 @@ pub struct Stop {
     /// `damaged`: when the damage to the page at this position was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged_at: Option<Timestamp>,
-    /// `evicted`: id of the request that it made room for.
+    /// `evicted`: id of the request that it made room for, if that is in the same namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_for: Option<String>,
 }

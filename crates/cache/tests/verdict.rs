@@ -171,6 +171,20 @@ fn the_most_recent_branch_may_end_at_the_end_of_a_page() {
 }
 
 #[test]
+fn an_eviction_does_not_name_the_request_of_another_namespace() {
+    let tokens: Vec<u32> = (0..16).collect();
+    for (other, named) in [(Namespace::public(), Some("hungry")), (Namespace::from_salt(""), None)]
+    {
+        let mut cache = new_cache();
+        assert!(publish(&mut cache, &tokens, 0, "victim").is_empty());
+        assert_eq!(cache.evict_one(&other, "hungry", NOW, |_| true), Some(0));
+        let stop = verdict(&mut cache, &tokens).stop;
+        assert_eq!((stop.reason, stop.evicted_for.as_deref()), (Reason::Evicted, named));
+        assert_eq!(stop.evicted_at, Some(NOW));
+    }
+}
+
+#[test]
 fn an_eviction_is_explained_until_it_is_computed_again() {
     let tokens: Vec<u32> = (0..50).collect();
     let mut cache = new_cache();

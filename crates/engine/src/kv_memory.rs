@@ -78,8 +78,9 @@ impl KvMemory {
 
     /// Makes the prompt cache give up all that nobody has pinned, also pages that sequences use:
     /// only so can it give up pages of its own that stand before those.
-    pub(crate) fn give_up_cached(&mut self, by: By<'_>) {
-        let evicted = self.cache.evict(usize::MAX, by.request, by.now);
+    pub(crate) fn give_up_cached(&mut self, now: Timestamp) {
+        // Of everybody's pages: they are not to name the request that they go for.
+        let evicted = self.cache.evict(usize::MAX, "", now);
         self.give_back(evicted);
     }
 

@@ -144,7 +144,7 @@ pub(crate) fn attach(
     by: By<'_>,
 ) -> Result<(), OutOfPages> {
     sequence.attach(pages, reused, memory, by).or_else(|_| {
-        memory.give_up_cached(by);
+        memory.give_up_cached(by.now);
         sequence.attach(pages, reused, memory, by)
     })
 }

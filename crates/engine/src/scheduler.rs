@@ -391,8 +391,7 @@ impl Scheduler {
         match attached.iter().max() {
             Some(&(_, index, choice)) if attached.len() > 1 => self.preempt(index, choice),
             _ => {
-                let request = &self.running[part.running].request;
-                self.memory.give_up_cached(By::of(request, self.now));
+                self.memory.give_up_cached(self.now);
                 if self.room_for(part).is_err() {
                     self.fail(part.running, EngineError::Step(error.to_string()));
                 }
