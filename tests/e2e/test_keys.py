@@ -146,6 +146,24 @@ def test_callers_share_nothing_not_even_under_one_salt(gpt2, keys, key_file):
         assert "alice" not in text and "bob" not in text
 
 
+def test_a_caller_lists_and_evicts_only_what_is_its_own(gpt2, keys, key_file):
+    with Server(str(gpt2), "--api-keys", str(key_file)) as server:
+        alice, bob = ({"x-api-key": keys[name]["key"]} for name in ("alice", "bob"))
+        ask(server.client(keys["alice"]["key"]), cache_salt="one")
+
+        def operate(order, headers, **body):
+            url = f"{server.url}/refrain/cache/{order}"
+            return httpx2.post(url, headers=headers, json={"cache_salt": "one"} | body)
+
+        [mine] = operate("ls", alice).json()["prefixes"]
+        assert operate("ls", bob).json()["prefixes"] == []
+        for order in ("show", "evict"):
+            assert operate(order, bob, id=mine["id"]).status_code == 404
+        assert operate("clear", bob).status_code == 200
+        assert operate("ls", {}).status_code == 401
+        assert [mine["id"]] == [one["id"] for one in operate("ls", alice).json()["prefixes"]]
+
+
 def metrics(server: Server, key: str) -> str:
     headers = {"x-api-key": key}
     return httpx2.get(f"{server.url}/metrics", headers=headers).text

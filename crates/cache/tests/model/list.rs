@@ -504,7 +504,6 @@ impl List {
             while let Some(index) = self.oldest_held(of) {
                 let entry = &mut self.entries[index];
                 if may(entry.page.unwrap()) {
-                    // Nobody is told of another's request.
                     let request = Some(by.request).filter(|_| entry.namespace == namespace);
                     let page = entry.lose(Loss::Evicted, by.now, request);
                     self.trim();
