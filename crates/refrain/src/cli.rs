@@ -559,6 +559,31 @@ pub(crate) enum CacheCommand {
     /// Anthropic's clients send it. They go through the very prompt cache that serves, in the
     /// order of the file. Prompts alone are kept: a server also keeps its answers.
     Replay(CacheReplayArguments),
+    /// What a clock in the system prompt costs, and what moving it brings
+    ///
+    /// Asks conversations with the same instructions, with the current time in the first line and
+    /// then at the end, of an engine of its own: times to the first token, hit rates and prices.
+    Incident(IncidentArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct IncidentArguments {
+    #[arg(help = MODEL_HELP, long_help = MODEL_LONG_HELP, value_parser = ModelParser)]
+    pub(crate) model: Option<String>,
+    /// Conversations asked in each course
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = whole::<u16, 2, 1000>)]
+    pub(crate) conversations: u16,
+    /// Prices for a million tokens
+    #[arg(long, value_name = "PRICES", default_value = "input=2.50,cached=0.25,output=10")]
+    pub(crate) price: Prices,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Draw the times and the hit rates
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// One JSON document (schema refrain.incident/1)
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

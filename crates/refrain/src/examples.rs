@@ -84,7 +84,8 @@ refrain bench --plot growth.svg",
         "\
 refrain cache ls                     the prefixes that a server holds
 refrain cache stats
-refrain cache replay trace.jsonl     what would have been reused of a trace",
+refrain cache replay trace.jsonl     what would have been reused of a trace
+refrain cache incident               what a clock in the system prompt costs",
     ),
     (
         "cache ls",
@@ -131,6 +132,12 @@ refrain cache stats --json | jq .disk",
 refrain cache replay trace.jsonl
 refrain cache replay trace.jsonl --capacity 1Mi,4Mi,unbounded --plot hits.svg
 refrain cache replay requests.jsonl --model ./model.gguf --json",
+    ),
+    (
+        "cache incident",
+        "\
+refrain cache incident --plot incident.svg
+refrain cache incident --conversations 20 --price input=1,cached=0.1,output=4 --json",
     ),
     (
         "check",

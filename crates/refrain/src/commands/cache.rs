@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &CacheArguments, terminal: &Terminal) -> Result<(),
     match &arguments.command {
         CacheCommand::Order(order) => cache_order::run(order),
         CacheCommand::Replay(arguments) => replay(arguments, terminal),
+        CacheCommand::Incident(arguments) => super::incident::run(arguments, terminal),
     }
 }
 

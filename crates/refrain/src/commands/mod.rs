@@ -8,6 +8,7 @@ mod cache_order;
 mod chat;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod incident;
 pub(crate) mod info;
 pub(crate) mod key;
 pub(crate) mod man;
