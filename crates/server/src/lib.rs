@@ -34,7 +34,7 @@ use error::ApiError;
 pub use log::{Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;
-pub use price::Prices;
+pub use price::{Price, Prices};
 pub use reception::Reception;
 use state::App;
 pub use state::ServerOptions;

@@ -28,18 +28,24 @@ pub struct Prices {
 
 /// What one prompt and its answers cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Price {
+pub struct Price {
     /// Of all tokens, as they were counted.
-    pub(crate) total: f64,
+    pub total: f64,
     /// The same if the tokens that the verdict's stop lost had been reused; `None` where it is not
     /// known how many these are.
-    pub(crate) if_all_cached: Option<f64>,
-    pub(crate) currency: String,
+    pub if_all_cached: Option<f64>,
+    /// The currency's name.
+    pub currency: String,
 }
 
 impl Prices {
+    /// The currency's name.
+    pub fn currency(&self) -> &str {
+        &self.currency
+    }
+
     /// What the tokens of a prompt and its answers cost.
-    pub(crate) fn of(&self, verdict: &Verdict, tokens: &TokenCounts) -> Price {
+    pub fn of(&self, verdict: &Verdict, tokens: &TokenCounts) -> Price {
         let money = |input: f64, cached: f64| {
             let output = tokens.output as f64 * self.output;
             let sum = input * self.input + cached * self.cached + output;

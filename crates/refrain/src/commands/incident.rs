@@ -14,7 +14,6 @@ use engine::{Engine, EngineOptions, Event, Request, Sampling, Timings, TokenCoun
 use package::Package;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use server::{Price, Prices};
 
 use crate::cli::IncidentArguments;
 use crate::failure::Failure;
@@ -94,14 +93,14 @@ pub(crate) fn run(arguments: &IncidentArguments, terminal: &Terminal) -> Result<
     if let Some(path) = &arguments.plot {
         plot::check(path)?;
     }
-    let options =
-        EngineOptions { speculation: false, ..loading::options(&arguments.engine) };
+    let options = EngineOptions { speculation: false, ..loading::options(&arguments.engine) };
     let Loaded { engine, package, .. } =
         loading::load(arguments.model.as_deref(), options, terminal)?;
     let mut courses = Vec::new();
     for clock in Clock::BOTH {
-        let work = terminal.work(clock.name());
-        let progress = |done| work.set(done, arguments.conversations.into());
+        let work = terminal.steps(clock.name());
+        let of = counted(arguments.conversations.into(), "conversation");
+        let progress = |done: u32| work.tell(|| format!("{done} of {of}"));
         courses.push(course(clock, arguments, &engine, &package, &progress)?);
     }
     engine.shutdown();
@@ -121,7 +120,7 @@ fn course(
     arguments: &IncidentArguments,
     engine: &Engine,
     package: &Arc<Package>,
-    progress: &dyn Fn(u64),
+    progress: &dyn Fn(u32),
 ) -> Result<Course, Failure> {
     let maker = PromptMaker {
         tokenizer: &package.tokenizer,
@@ -149,7 +148,7 @@ fn course(
             price: arguments.price.of(&verdict, &tokens).total,
             verdict,
         });
-        progress(u64::from(index) + 1);
+        progress(index + 1);
     }
     Ok(Course::new(clock, conversations))
 }
@@ -224,7 +223,8 @@ fn rates(courses: &[Course]) -> Panel {
 }
 
 fn write_json(arguments: &IncidentArguments, courses: &[Course]) -> Result<(), Failure> {
-    let explained = |course: &Course| course.verdict().map(|verdict| json!(Explained::new(verdict)));
+    let explained =
+        |course: &Course| course.verdict().map(|verdict| json!(Explained::new(verdict)));
     let document = json!({
         "schema": "refrain.incident/1",
         "currency": arguments.price.currency(),
@@ -247,17 +247,15 @@ fn write(arguments: &IncidentArguments, courses: &[Course]) -> Result<(), Failur
     let names = courses.iter().map(|course| format!("{:>NUMBER$}", course.clock.name()));
     writeln!(out, "{dim}{:<LABEL$}{}{dim:#}", "", names.collect::<String>())?;
     let currency = arguments.price.currency();
-    let rows: [(&str, &dyn Fn(&Course) -> String); 5] = [
-        ("time to first token, median", &|course| format!("{:.1} ms", course.ttft_ms)),
-        ("95th percentile", &|course| format!("{:.1} ms", course.ttft_p95_ms)),
-        ("prompt tokens", &|course| grouped(course.prompt_tokens as u64)),
-        ("of these reused", &|course| format!("{:.1} %", 100.0 * course.hit_rate)),
-        ("price", &|course| format!("{:.4} {currency}", course.price)),
-    ];
-    for (label, of) in rows {
+    let mut row = |label: &str, of: &dyn Fn(&Course) -> String| {
         let numbers = courses.iter().map(|course| format!("{:>NUMBER$}", of(course)));
-        writeln!(out, "{dim}{label:<LABEL$}{dim:#}{}", numbers.collect::<String>())?;
-    }
+        writeln!(out, "{dim}{label:<LABEL$}{dim:#}{}", numbers.collect::<String>())
+    };
+    row("time to first token, median", &|course| format!("{:.1} ms", course.ttft_ms))?;
+    row("95th percentile", &|course| format!("{:.1} ms", course.ttft_p95_ms))?;
+    row("prompt tokens", &|course| grouped(course.prompt_tokens as u64))?;
+    row("of these reused", &|course| format!("{:.1} %", 100.0 * course.hit_rate))?;
+    row("price", &|course| format!("{:.4} {currency}", course.price))?;
     for course in courses {
         if let Some(verdict) = course.verdict() {
             writeln!(out, "\n{}", told(course.clock, verdict))?;
