@@ -33,6 +33,7 @@ COMMANDS = [
     ["cache", "evict"],
     ["cache", "clear"],
     ["cache", "stats"],
+    ["cache", "incident"],
     ["check"],
     ["check", "exact"],
     ["check", "article"],

@@ -137,7 +137,8 @@ refrain cache replay requests.jsonl --model ./model.gguf --json",
         "cache incident",
         "\
 refrain cache incident --plot incident.svg
-refrain cache incident --conversations 20 --price input=1,cached=0.1,output=4 --json",
+refrain cache incident --conversations 20 --json
+refrain cache incident --price input=1,cached=0.1,output=4",
     ),
     (
         "check",
