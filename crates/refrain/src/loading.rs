@@ -7,7 +7,7 @@ use std::time::Instant;
 use engine::{Engine, EngineOptions};
 use package::{Package, Progress};
 
-use crate::cli::EngineArguments;
+use crate::engine_arguments::EngineArguments;
 use crate::failure::Failure;
 use crate::terminal::{Terminal, Work};
 use crate::words::counted;

@@ -3,6 +3,7 @@
 mod bytes;
 mod cli;
 mod commands;
+mod engine_arguments;
 mod examples;
 mod explain;
 mod failure;
