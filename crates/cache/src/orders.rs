@@ -84,6 +84,11 @@ impl Orders {
         self.expiring.first().filter(|&&(expires_at, _)| expires_at <= now).map(|&(_, id)| id)
     }
 
+    /// When the first life of these is over.
+    pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
+        Some(self.expiring.first()?.0)
+    }
+
     pub(crate) fn oldest_ghost(&self) -> Option<Id> {
         Some(self.ghosts.first()?.1)
     }

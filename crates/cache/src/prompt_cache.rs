@@ -170,6 +170,11 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         std::mem::take(&mut self.waiting)
     }
 
+    /// When [`expire`](Self::expire) has something to do next; `None` where nothing known ends.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.tree.orders.next_expiry()
+    }
+
     /// Gives back every page that is not pinned, and all places on disk but those of pinned pages;
     /// and forgets all ghosts: `since` starts anew.
     pub fn clear(&mut self, now: Timestamp) -> Freed<P> {

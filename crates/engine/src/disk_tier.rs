@@ -122,6 +122,7 @@ impl DiskTier {
         namespace: &Namespace,
         tokens: &[u32],
         pages: &[PageId],
+        expires_at: Option<Timestamp>,
         is_cached: impl Fn(PageId) -> bool,
     ) {
         let full = tokens.len() / PAGE_TOKENS;
@@ -137,7 +138,7 @@ impl DiskTier {
         self.backlog.push_back(Backlog {
             namespace: namespace.to_bytes(),
             tokens: Arc::from(&tokens[..full * PAGE_TOKENS]),
-            expires_at: None,
+            expires_at,
             pages: unwritten,
         });
     }

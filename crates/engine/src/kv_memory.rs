@@ -21,12 +21,15 @@ pub(crate) struct By<'a> {
     pub(crate) namespace: &'a Namespace,
     pub(crate) request: &'a str,
     pub(crate) now: Timestamp,
+    /// When the life of what it uses is over.
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
 impl<'a> By<'a> {
     /// For a request, at this moment.
     pub(crate) fn of(request: &'a Request, now: Timestamp) -> Self {
-        By { namespace: &request.namespace, request: &request.id, now }
+        let expires_at = request.expires_at(now);
+        By { namespace: &request.namespace, request: &request.id, now, expires_at }
     }
 }
 
@@ -110,14 +113,8 @@ impl KvMemory {
     }
 
     /// The longest reusable prefix, pinned until [`unpin`](Self::unpin).
-    pub(crate) fn lookup(
-        &mut self,
-        namespace: &Namespace,
-        tokens: &[u32],
-        request: &str,
-        now: Timestamp,
-    ) -> Hit<PageId> {
-        self.cache.lookup(namespace, tokens, request, now, None)
+    pub(crate) fn lookup(&mut self, tokens: &[u32], by: By<'_>) -> Hit<PageId> {
+        self.cache.lookup(by.namespace, tokens, by.request, by.now, by.expires_at)
     }
 
     /// Lets the prompt cache evict a hit's pages again.
@@ -126,14 +123,7 @@ impl KvMemory {
     }
 
     /// Offers computed rows to the prompt cache. The caller keeps its references.
-    pub(crate) fn publish(
-        &mut self,
-        namespace: &Namespace,
-        tokens: &[u32],
-        pages: &[PageId],
-        request: &str,
-        now: Timestamp,
-    ) {
+    pub(crate) fn publish(&mut self, tokens: &[u32], pages: &[PageId], by: By<'_>) {
         let pages = &pages[..tokens.len().div_ceil(PAGE_TOKENS)];
         if pages.is_empty() {
             return;
@@ -144,14 +134,16 @@ impl KvMemory {
                 self.pool.retain(page);
             }
         }
-        let unused = self.cache.insert(namespace, tokens, pages, request, now, None);
+        let By { namespace, request, now, expires_at } = by;
+        let unused = self.cache.insert(namespace, tokens, pages, request, now, expires_at);
         self.give_back(unused);
     }
 
     /// Notes the full pages of a sequence that was published, to be written to disk.
-    pub(crate) fn note_for_disk(&mut self, of: &Namespace, tokens: &[u32], pages: &[PageId]) {
+    pub(crate) fn note_for_disk(&mut self, tokens: &[u32], pages: &[PageId], by: By<'_>) {
         if let Some(disk) = &mut self.disk {
-            disk.note(of, tokens, pages, |page| self.in_cache[page as usize]);
+            let is_cached = |page| self.in_cache[page as usize];
+            disk.note(by.namespace, tokens, pages, by.expires_at, is_cached);
         }
     }
 
@@ -169,11 +161,12 @@ impl KvMemory {
         self.disk.as_mut().is_some_and(|disk| disk.write_one(store, beside, now))
     }
 
-    /// Tells the prompt cache what has happened on disk.
-    pub(crate) fn poll_disk(&mut self, now: Timestamp) {
+    /// Tells the prompt cache what has happened on disk, and ends the lives that end by `now`.
+    pub(crate) fn look_after(&mut self, now: Timestamp) {
         if let Some(disk) = &mut self.disk {
             disk.poll(&mut self.cache, now);
         }
+        self.expire(now);
     }
 
     /// How long it should take to read so many pages, in seconds; `None` before anything was read.
@@ -198,9 +191,11 @@ impl KvMemory {
         self.disk.as_ref().map_or(0, |disk| disk.held_otherwise(namespace, tokens))
     }
 
-    /// When the disk tier wants to be looked after again.
-    pub(crate) fn look_again_in(&self) -> Option<Duration> {
-        self.disk.as_ref().map(DiskTier::look_again_in)
+    /// When it wants to be looked after again: for the disk tier, or since a life ends.
+    pub(crate) fn look_again_in(&self, now: Timestamp) -> Option<Duration> {
+        let disk = self.disk.as_ref().map(DiskTier::look_again_in);
+        let left = |at: Timestamp| Duration::from_millis(at.0.saturating_sub(now.0).max(1));
+        disk.into_iter().chain(self.cache.next_expiry().map(left)).min()
     }
 
     /// Figures of the disk tier.

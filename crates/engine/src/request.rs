@@ -1,6 +1,8 @@
 //! What a caller asks of the engine, and what comes back.
 
-use cache::{Namespace, Verdict};
+use std::time::Duration;
+
+use cache::{Namespace, Timestamp, Verdict};
 use doctor::{PromptTooLong, check_length};
 use package::PromptMap;
 use serde::{Serialize, Serializer};
@@ -60,6 +62,9 @@ pub struct Request {
     pub use_cache: bool,
     /// `false` keeps what it computes in memory only.
     pub keep_on_disk: bool,
+    /// How long what it uses of the prompt cache lives from then on, at least; `None` is as long as
+    /// there is room.
+    pub lifetime: Option<Duration>,
     /// Lower goes first: each step of it is worth ten seconds of waiting, so that nobody waits for
     /// ever. Between -[`PRIORITY_MAX`] and [`PRIORITY_MAX`]; usually 0.
     pub priority: i32,
@@ -83,8 +88,15 @@ impl Request {
             prompt_logprobs: None,
             use_cache: true,
             keep_on_disk: true,
+            lifetime: None,
             priority: 0,
         }
+    }
+
+    /// When the life of what it uses at `now` is over.
+    pub(crate) fn expires_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let ms = |lifetime: Duration| u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        self.lifetime.map(|lifetime| Timestamp(now.0.saturating_add(ms(lifetime))))
     }
 }
 

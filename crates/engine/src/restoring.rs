@@ -95,8 +95,7 @@ impl Restoring {
         let full = prefix.reused / PAGE_TOKENS;
         let tokens = (full + pages.len()) * PAGE_TOKENS;
         let all: Vec<PageId> = prefix.pages[..full].iter().chain(&pages).copied().collect();
-        let request = &waiting.request;
-        memory.publish(by.namespace, &request.prompt[..tokens], &all, by.request, by.now);
+        memory.publish(&waiting.request.prompt[..tokens], &all, by);
         memory.note_restored(&pages);
         memory.release(&pages);
         prefix.pin.into_iter().for_each(|pin| memory.unpin(pin));

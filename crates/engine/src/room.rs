@@ -82,7 +82,7 @@ pub(crate) fn find_prefix(
     if request.prompt_logprobs.is_some() {
         return none(Verdict::rows_requested(tokens));
     }
-    let hit = memory.lookup(&request.namespace, &request.prompt, &request.id, now);
+    let hit = memory.lookup(&request.prompt, By::of(request, now));
     let mut verdict = hit.verdict;
     // Asked at once, while the branch that was compared is the most recently used.
     complete(&mut verdict, request, memory, tokenizer);
@@ -121,8 +121,7 @@ pub(crate) fn resume(
     let Running { request, choices, .. } = running;
     let by = By::of(request, now);
     let sequence = &mut choices[choice].sequence;
-    let hit =
-        cached.then(|| memory.lookup(&request.namespace, sequence.tokens(), by.request, by.now));
+    let hit = cached.then(|| memory.lookup(sequence.tokens(), by));
     if let Some(hit) = hit.as_ref().filter(|hit| hit.reused_tokens.min(limit) > reused) {
         reused = hit.reused_tokens.min(limit);
         pages.extend(hit.pages.iter().skip(pages.len()));

@@ -147,7 +147,7 @@ impl Scheduler {
         let started = Instant::now();
         self.now = wall_clock();
         self.drop_cancelled();
-        self.memory.poll_disk(self.now);
+        self.memory.look_after(self.now);
         self.restore();
         self.admit();
         let plan = self.plan();
@@ -175,7 +175,7 @@ impl Scheduler {
     /// `false` if there is none to commit or to write.
     pub(crate) fn prepare(&mut self) -> bool {
         let now = wall_clock();
-        self.memory.poll_disk(now);
+        self.memory.look_after(now);
         self.memory.prepare() || self.memory.write_to_disk(false, now)
     }
 
@@ -184,9 +184,9 @@ impl Scheduler {
         order(&mut self.memory, wall_clock());
     }
 
-    /// While nothing is to be computed: when to prepare again, where the disk tier wants it.
+    /// While nothing is to be computed: when to prepare again, where the memory wants it.
     pub(crate) fn look_again_in(&self) -> Option<Duration> {
-        self.memory.look_again_in()
+        self.memory.look_again_in(wall_clock())
     }
 
     /// Counters and gauges as of now.
@@ -629,8 +629,7 @@ impl Scheduler {
         if full_pages {
             tokens = &tokens[..tokens.len() / cache::PAGE_TOKENS * cache::PAGE_TOKENS];
         }
-        let (namespace, pages) = (&request.namespace, sequence.pages());
-        self.memory.publish(namespace, tokens, pages, &request.id, self.now);
+        self.memory.publish(tokens, sequence.pages(), By::of(request, self.now));
     }
 
     /// Notes what a choice has published, to be written to disk.
@@ -639,7 +638,8 @@ impl Scheduler {
         if request.use_cache && request.keep_on_disk {
             let sequence = &choices[choice].sequence;
             let tokens = &sequence.tokens()[..sequence.computed()];
-            self.memory.note_for_disk(&request.namespace, tokens, sequence.pages());
+            let by = By::of(request, self.now);
+            self.memory.note_for_disk(tokens, sequence.pages(), by);
         }
     }
 

@@ -108,7 +108,8 @@ impl Scheduler {
     }
 
     fn test<'a>(&self) -> By<'a> {
-        By { namespace: &const { Namespace::public() }, request: "test", now: self.now }
+        let namespace = &const { Namespace::public() };
+        By { namespace, request: "test", now: self.now, expires_at: None }
     }
 }
 

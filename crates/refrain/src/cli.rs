@@ -1,6 +1,7 @@
 //! The flags of every command.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -176,6 +177,21 @@ pub(crate) struct ServeArguments {
     /// otherwise.
     #[arg(long, env = "REFRAIN_CACHE_DIR", value_name = "DIR")]
     pub(crate) cache_dir: Option<PathBuf>,
+    /// How long unused prefixes live, as 30m [default: no end]
+    ///
+    /// From their last use, in seconds (90s), minutes, hours (24h) or days; by default as long as
+    /// there is room. A request's prompt_cache_options.ttl is stronger.
+    #[arg(
+        long, env = "REFRAIN_CACHE_TTL", value_name = "TIME", value_parser = server::lifetime,
+        hide_short_help = true
+    )]
+    pub(crate) cache_ttl: Option<Duration>,
+    /// Prompts to compute at the start, and to keep
+    ///
+    /// The body of a request a line, as cache replay reads them. They are computed when nobody else
+    /// waits, and pinned as warm-1, warm-2, by their lines.
+    #[arg(long, value_name = "FILE", conflicts_with = "api_keys", hide_short_help = true)]
+    pub(crate) warm: Option<PathBuf>,
     /// Do not guess the next tokens of answers
     ///
     /// By default tokens are guessed where an answer seems to copy its prompt, itself or an earlier

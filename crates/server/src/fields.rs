@@ -120,6 +120,12 @@ impl Fields {
         }
     }
 
+    /// Puts what nothing took of the object `name` back, each as `name.field`.
+    pub(crate) fn put_back(&mut self, name: &str, object: Fields) {
+        let rest = object.rest.into_iter();
+        self.rest.extend(rest.map(|(field, value)| (format!("{name}.{field}"), value)));
+    }
+
     /// The names that nothing took: accepted, without effect. Of very many, the first; of long
     /// ones, the beginning.
     pub(crate) fn ignored(self) -> Vec<String> {

@@ -10,6 +10,7 @@ mod connections;
 mod error;
 mod fields;
 mod identify;
+mod lifetime;
 mod log;
 mod openai;
 mod ops;
@@ -31,6 +32,7 @@ use tokio::net::TcpListener;
 
 pub use callers::{Callers, KeyFileError, KeyName, NewKey};
 use error::ApiError;
+pub use lifetime::lifetime;
 pub use log::{Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;

@@ -1,7 +1,7 @@
 //! What every handler can reach.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
 use doctor::{KnownTexts, PromptMaker};
@@ -22,6 +22,9 @@ pub struct ServerOptions {
     pub strict_model: bool,
     /// The date that chat templates see instead of today's, for templates that print it.
     pub template_date: Option<String>,
+    /// How long what a request uses of the prompt cache lives, where it does not say so itself;
+    /// `None` is as long as there is room.
+    pub cache_lifetime: Option<Duration>,
     /// Those who may use the server; `None` is everybody, in one namespace.
     pub callers: Option<Callers>,
     /// What tokens cost; without, answers have no price.

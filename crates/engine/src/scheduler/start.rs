@@ -76,7 +76,8 @@ impl Scheduler {
             let restoring = &mut self.restoring[at];
             let namespace = restoring.waiting.request.namespace;
             let id = restoring.waiting.request.id.clone();
-            let by = By { namespace: &namespace, request: &id, now: self.now };
+            let expires_at = restoring.waiting.request.expires_at(self.now);
+            let by = By { namespace: &namespace, request: &id, now: self.now, expires_at };
             let alone = self.running.is_empty() && self.waiting.is_empty();
             match restoring.advance(&mut self.memory, by, alone) {
                 Progress::Reading => at += 1,
@@ -115,7 +116,7 @@ impl Scheduler {
     fn launch(&mut self, waiting: Waiting, mut prefix: Prefix, clock: Clock) {
         let Waiting { request, events, rank, held_before, .. } = waiting;
         self.explain_otherwise(&request, &mut prefix.verdict);
-        let by = By { namespace: &request.namespace, request: &request.id, now: self.now };
+        let by = By::of(&request, self.now);
         let mut sequence = Sequence::new(request.prompt.clone());
         let (pages, reused) = (&prefix.pages, prefix.reused);
         let attached = room::attach(&mut sequence, pages, reused, &mut self.memory, by);

@@ -18,4 +18,5 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod tokenize;
 pub(crate) mod trace;
+mod warm;
 pub(crate) mod why;

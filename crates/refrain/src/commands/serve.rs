@@ -1,5 +1,6 @@
 //! `refrain serve`: the OpenAI-compatible server.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
@@ -13,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::bytes;
 use crate::cli::ServeArguments;
-use crate::commands::operator_log;
+use crate::commands::{operator_log, warm};
 use crate::failure::Failure;
 use crate::interrupt::{self, Handler};
 use crate::loading::{self, Loaded};
@@ -121,6 +122,10 @@ async fn answer(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
+    let date = arguments.template_date.as_deref();
+    let prompts = arguments.warm.as_deref().map(|path| warm::read(path, &loaded, date));
+    let prompts = prompts.transpose()?.unwrap_or_default();
+    let has_prompts = !prompts.is_empty();
     if !is_loopback(address.ip()) && callers.is_none() {
         terminal.status("Warning", "anyone who reaches this address can use the model");
     }
@@ -131,12 +136,24 @@ async fn answer(
     let options = ServerOptions {
         strict_model: arguments.strict_model,
         template_date: arguments.template_date.clone(),
+        cache_lifetime: arguments.cache_ttl,
         callers,
         prices: arguments.price.clone(),
         log: Some(operator_log::start(terminal)?),
     };
     let engine = loaded.engine.clone();
-    server::serve(listener, loaded.engine, loaded.package, options, ending.first()).await;
+    let is_ending = Cell::new(false);
+    let ended = async {
+        ending.first().await;
+        is_ending.set(true);
+    };
+    let warming = warm::compute(prompts, engine.clone(), &is_ending, terminal);
+    let serving = server::serve(listener, loaded.engine, loaded.package, options, ended);
+    tokio::join!(serving, async {
+        if has_prompts {
+            warming.await;
+        }
+    });
     engine.shutdown();
     Ok(())
 }

@@ -169,6 +169,7 @@ fn prepare(app: &App, caller: &Caller, id: String, call: ChatCall) -> Result<Req
         prompt_logprobs: None,
         use_cache: parameters.use_cache,
         keep_on_disk: parameters.keep_on_disk,
+        lifetime: parameters.lifetime.or(app.options.cache_lifetime),
         priority: parameters.priority,
     })
 }

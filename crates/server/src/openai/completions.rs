@@ -1,5 +1,7 @@
 //! `POST /v1/completions`: text, token ids, and arrays of either.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::Json;
 use axum::body::Body;
@@ -49,7 +51,8 @@ pub(crate) async fn create(
             Ok((call, prompts))
         })
         .await?;
-    let requests = requests_of(&id, namespace, &call, &prompts);
+    let lifetime = call.parameters.lifetime.or(app.options.cache_lifetime);
+    let requests = requests_of(&id, (namespace, lifetime), &call, &prompts);
     let account = Account::new(app.clone(), caller, id.clone(), prompts.len());
     let header = Header {
         shape: Shape::Text,
@@ -105,7 +108,7 @@ fn echo_of(app: &App, ids: &[u32]) -> Echo {
 
 fn requests_of(
     id: &str,
-    namespace: Namespace,
+    (namespace, lifetime): (Namespace, Option<Duration>),
     call: &TextCall,
     prompts: &[Vec<u32>],
 ) -> Vec<Request> {
@@ -125,6 +128,7 @@ fn requests_of(
         prompt_logprobs: call.logprobs.filter(|_| call.echo),
         use_cache: parameters.use_cache,
         keep_on_disk: parameters.keep_on_disk,
+        lifetime,
         priority: parameters.priority,
     };
     prompts.iter().enumerate().map(one).collect()

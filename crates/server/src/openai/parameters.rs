@@ -1,10 +1,13 @@
 //! The parameters that chat and text completions share.
 
+use std::time::Duration;
+
 use engine::{PRIORITY_MAX, Sampling};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::fields::{Fields, wrong_type};
+use crate::lifetime::lifetime;
 
 const STOP_STRINGS_MAX: usize = 16;
 const STOP_STRING_BYTES_MAX: usize = 4096;
@@ -23,6 +26,7 @@ pub(crate) struct Parameters {
     pub(crate) include_usage: bool,
     pub(crate) use_cache: bool,
     pub(crate) keep_on_disk: bool,
+    pub(crate) lifetime: Option<Duration>,
     pub(crate) cache_salt: Option<String>,
     pub(crate) priority: i32,
 }
@@ -43,6 +47,7 @@ impl Parameters {
             include_usage,
             use_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
             keep_on_disk: take_keep_on_disk(fields)?,
+            lifetime: take_lifetime(fields)?,
             cache_salt: fields.string("cache_salt")?,
             priority: take_priority(fields)?,
         })
@@ -130,6 +135,25 @@ fn take_keep_on_disk(fields: &mut Fields) -> Result<bool, ApiError> {
             Err(ApiError::bad_request("prompt_cache_retention", message))
         }
     }
+}
+
+/// OpenAI's `prompt_cache_options`, of which the time to live works here. Without one, the server's
+/// configuration decides.
+fn take_lifetime(fields: &mut Fields) -> Result<Option<Duration>, ApiError> {
+    const FIELD: &str = "prompt_cache_options.ttl";
+    let Some(options) = fields.object("prompt_cache_options")? else { return Ok(None) };
+    let mut options = Fields::new(options);
+    let ttl = options.value("ttl");
+    fields.put_back("prompt_cache_options", options);
+    let ttl = match ttl {
+        None => return Ok(None),
+        Some(Value::String(ttl)) => ttl,
+        Some(other) => return Err(wrong_type(FIELD, "a string like \"30m\"", &other)),
+    };
+    let lifetime = lifetime(&ttl).map_err(|wanted| {
+        ApiError::bad_request(FIELD, format!("'{FIELD}' is {:?}; it {wanted}", doctor::shown(&ttl)))
+    })?;
+    Ok(Some(lifetime))
 }
 
 /// As in vLLM: lower goes first.
