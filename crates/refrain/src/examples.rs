@@ -91,7 +91,7 @@ refrain cache incident               what a clock in the system prompt costs",
         "cache ls",
         "\
 refrain cache ls
-refrain cache ls -n 100 --url http://127.0.0.1:8000 --json | jq '.prefixes[].id'",
+refrain cache ls -n 100 --url http://127.0.0.1:8000 --json | jq .prefixes",
     ),
     (
         "cache show",
