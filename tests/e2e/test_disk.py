@@ -53,11 +53,15 @@ def disk(default_model, tmp_path):
 
 @pytest.fixture
 def kept(disk):
-    """What a first server answered, and that it was killed once its pages were on disk."""
+    """What a first server answered, and that it was killed once its pages were on disk: also the
+    page that the prompt ends in, which the answer filled."""
     with Server(*disk) as first:
         answer = ask(first)
         assert verdict(answer)["stop"]["reason"] == "first_request"
-        wait_until_written(first, verdict(answer)["prompt_tokens"])
+        prompt = verdict(answer)["prompt_tokens"]
+        kept = prompt + answer.usage.completion_tokens - 1
+        assert kept // PAGE > (prompt - 2) // PAGE, "the prompt's last page is not full"
+        wait_until_written(first, kept)
     return answer
 
 
@@ -65,9 +69,10 @@ def test_a_server_that_was_killed_is_gone_on_from(disk, kept):
     with Server(*disk) as second:
         again = ask(second)
         seen = verdict(again)
-        full = (seen["prompt_tokens"] - 1) // PAGE * PAGE
-        assert seen["reused_from"]["ram"] == 0
-        assert seen["reused_from"]["disk"] == seen["reused_tokens"] >= full
+        assert seen["stop"]["reason"] == "end_of_prompt"
+        assert seen["computed_tokens"] == 1
+        assert seen["reused_from"] == {"ram": 0, "disk": seen["prompt_tokens"] - 1}
+        assert seen["compared_with"] is None, "who computed it is not on disk"
         assert again.model_extra["refrain"]["timings"]["restore_ms"] > 0
         assert drawn(again) == drawn(kept)
         # What was restored is in memory from now on.
@@ -85,6 +90,29 @@ def test_only_the_first_part_in_common_is_restored(disk, kept):
         computed = ask(second, changed, extra_body={"cache_prompt": False})
         assert verdict(computed)["reused_tokens"] == 0
         assert drawn(computed) == drawn(other)
+
+
+def test_a_difference_inside_a_stored_page_is_named(disk, kept):
+    with Server(*disk) as second:
+        changed = SYSTEM.replace("number 6 before", "number 9 before")
+        other = ask(second, changed)
+        seen, stop = verdict(other), verdict(other)["stop"]
+        assert stop["reason"] == "different_token"
+        assert (stop["cached"]["text"], stop["request"]["text"]) == ("6", "9")
+        assert (stop["message"], stop["role"]) == (0, "system")
+        assert changed[slice(*stop["chars"])] == "9"
+        assert stop["identical_after"] == seen["prompt_tokens"] - stop["at"] - 1
+        assert stop["at"] % PAGE > 0, "it is to lie inside a page"
+        assert seen["reused_from"] == {"ram": 0, "disk": stop["at"]}
+        computed = ask(second, changed, extra_body={"cache_prompt": False})
+        assert verdict(computed)["reused_tokens"] == 0
+        assert drawn(computed) == drawn(other)
+        # The page that it reused in part is there for whoever has all of it.
+        whole = ask(second)
+        assert verdict(whole)["reused_from"]["ram"] > stop["at"]
+        assert verdict(whole)["reused_from"]["disk"] > 0
+        assert verdict(whole)["stop"]["reason"] == "end_of_prompt"
+        assert drawn(whole) == drawn(kept)
 
 
 def test_what_was_computed_otherwise_is_not_reused(disk, kept):
@@ -119,6 +147,9 @@ def test_damaged_pages_are_computed_again(disk, kept, tmp_path):
         assert drawn(again) == drawn(kept)
         seen = verdict(again)
         assert seen["reused_tokens"] < seen["prompt_tokens"] - PAGE
+        assert seen["stop"]["reason"] == "damaged"
+        assert seen["stop"]["held_tokens"] >= seen["prompt_tokens"] - 1
+        assert seen["reused_from"] == {"ram": 0, "disk": seen["reused_tokens"]}
 
 
 def test_what_is_no_page_is_let_be(disk, kept, tmp_path):

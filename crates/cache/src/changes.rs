@@ -1,7 +1,6 @@
 //! How pages come into the tree, move between its tiers, and leave it.
 
 use std::hash::Hash;
-use std::sync::Arc;
 
 use crate::arena::Id;
 use crate::disk_page::DiskPage;
@@ -75,8 +74,7 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
             Some(_) => State::Stored,
             None => {
                 let may_tell = by.namespace.is_none_or(|by| by == self.namespace(id));
-                let request = may_tell.then(|| Arc::clone(&by.request));
-                let request = request.filter(|request| !request.is_empty());
+                let request = by.named().filter(|_| may_tell);
                 State::Ghost(Lost { loss: Loss::Evicted, at: by.now, request })
             }
         }
@@ -282,8 +280,8 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
             }
             freed.pages.extend(page);
             freed.stored.extend(self.take_place(id));
-            let request = Some(Arc::clone(&by.request)).filter(|request| !request.is_empty());
-            self.set_state(id, State::Ghost(Lost { loss: Loss::Evicted, at: by.now, request }));
+            let lost = Lost { loss: Loss::Evicted, at: by.now, request: by.named() };
+            self.set_state(id, State::Ghost(lost));
             next = parent;
         }
     }

@@ -37,12 +37,45 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         self.expire_due(now);
         self.take_back(pages);
         let by = self.tree.begin(shared_id(request), now, expires_at);
+        self.insert_path(namespace, tokens, pages, &by, true)
+    }
+
+    /// Holds pages that were read from disk, with those before them that are held: `tokens` and
+    /// `pages` are those of the whole path, as [`Restorable`](crate::Restorable) has it. Returns
+    /// the pages that are the caller's to free, as [`insert`](Self::insert) does.
+    ///
+    /// It is the most recently used then, by nobody in particular: no sequence ends there, and each
+    /// page keeps the request that is named for it and the life that it has. The lookup that
+    /// follows says who uses which of it, and for how long it is wanted.
+    #[must_use = "these pages are the caller's to free"]
+    pub fn insert_restored(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        pages: &[P],
+        now: Timestamp,
+    ) -> Vec<P> {
+        self.expire_due(now);
+        self.take_back(pages);
+        let by = self.tree.begin(shared_id(""), now, Some(now));
+        self.insert_path(namespace, tokens, pages, &by, false)
+    }
+
+    /// Publishes a path of pages, with which a sequence may end.
+    fn insert_path(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        pages: &[P],
+        by: &Use,
+        ends: bool,
+    ) -> Vec<P> {
         let mut unused = Vec::new();
-        let Some(root) = self.tree.root_or_new(namespace, &by) else { return pages.to_vec() };
+        let Some(root) = self.tree.root_or_new(namespace, by) else { return pages.to_vec() };
         let mut end = root;
         let mut taken = 0;
         for (page_tokens, &page) in tokens.chunks(PAGE_TOKENS).zip(pages) {
-            let Some(id) = self.insert_page(end, page_tokens, page, &by, &mut unused) else {
+            let Some(id) = self.insert_page(end, page_tokens, page, by, &mut unused) else {
                 break;
             };
             end = id;
@@ -51,8 +84,8 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         unused.extend_from_slice(&pages[taken..]);
         // A sequence that ends inside a fuller page does not end with it.
         let after = tokens.len().saturating_sub((taken.max(1) - 1) * PAGE_TOKENS);
-        if after >= self.tree.node(end).tokens.len() {
-            self.tree.end_here(end, &by);
+        if ends && after >= self.tree.node(end).tokens.len() {
+            self.tree.end_here(end, by);
         }
         self.trim_ghosts();
         self.tree.prune_root(root);

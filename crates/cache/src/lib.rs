@@ -43,7 +43,7 @@ pub use changes::Freed;
 pub use compare::compare;
 pub use difference::{Difference, DifferenceKind};
 pub use disk_page::DiskPage;
-pub use lookup::{Held, Hit};
+pub use lookup::{Held, Hit, Restorable};
 pub use namespace::Namespace;
 pub use operator::{Entry, PinRefused};
 pub use prompt_cache::{Limits, Pin, PromptCache, Stats};

@@ -6,11 +6,10 @@ use crate::arena::Id;
 use crate::compare::{COMPARED_TOKENS_MAX, difference};
 use crate::disk_page::DiskPage;
 use crate::namespace::Namespace;
-use crate::node::Kind;
 use crate::prompt_cache::{Pin, PromptCache, shared_id};
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
-use crate::tree::{ALIVE, Descent, HELD, NOT_HELD};
+use crate::tree::{ALIVE, Descent, HELD, NOT_HELD, STORED};
 use crate::verdict::{Loss, Reason, Stop, Verdict};
 
 /// What a prompt can reuse.
@@ -22,16 +21,26 @@ pub struct Hit<P> {
     pub pages: Vec<P>,
     /// Tokens to reuse from memory, at most all but the last of the prompt.
     pub reused_tokens: usize,
-    /// Why it is no more, if nothing is restored: with pages in `stored`, `cheaper_to_compute`.
+    /// Why it is no more, if nothing is restored: where there is something to restore, mostly
+    /// `cheaper_to_compute`.
     pub verdict: Verdict,
     /// Keeps `pages` from being evicted.
     pub pin: Pin,
-    /// The pages of the prompt that lie on disk directly after the full ones of `pages`; empty
-    /// where these would not save more tokens than `pages` do. The caller restores all of them
-    /// and [`insert`](PromptCache::insert)s them, or computes their tokens.
-    pub stored: Vec<DiskPage>,
-    /// The verdict if `stored` is restored; `None` where there is nothing to restore.
-    pub restored: Option<Verdict>,
+    /// What lies on disk and would save more tokens than `pages` do.
+    pub restorable: Option<Restorable>,
+}
+
+/// Pages on disk that make more of a prompt reusable. The caller reads all of them and hands them
+/// to [`insert_restored`](PromptCache::insert_restored), or computes their tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restorable {
+    /// Where they lie, in order. They follow the full pages of the [`Hit`].
+    pub places: Vec<DiskPage>,
+    /// The token ids from the start of the sequence to the end of the last of them. In the last
+    /// page these are its own, of which the prompt may have only the first.
+    pub tokens: Vec<u32>,
+    /// The verdict if all of them are restored.
+    pub verdict: Verdict,
 }
 
 /// How far a prompt is reused: what the verdict on it begins from.
@@ -104,16 +113,15 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         self.expire_due(now);
         let Some(root) = self.tree.root(namespace) else {
             let verdict = Verdict::new(tokens.len(), 0, self.first_request(namespace), None);
-            let (pin, stored) = (Pin(None), Vec::new());
             let pages = Vec::new();
-            return Hit { pages, reused_tokens: 0, verdict, pin, stored, restored: None };
+            return Hit { pages, reused_tokens: 0, verdict, pin: Pin(None), restorable: None };
         };
         let held = self.tree.descend(root, tokens, HELD);
         let rest = &tokens[held.path.len() * PAGE_TOKENS..];
         let beyond = self.tree.descend(held.end, rest, NOT_HELD);
         // Explained before anything is touched: the request is not to be compared with itself.
         let verdict = self.explain(tokens, &held_reach(tokens, &held, &beyond), &beyond);
-        let (stored, restored) = self.stored(tokens, &held, &beyond, verdict.reused_tokens);
+        let restorable = self.restorable(tokens, &held, &beyond, verdict.reused_tokens);
         let mut matching = held.path;
         let by = self.tree.begin(shared_id(request), now, expires_at);
         for &id in &matching {
@@ -131,36 +139,45 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         }
         let pages = matching.iter().filter_map(|&id| self.tree.page(id)).collect();
         let reused_tokens = verdict.reused_tokens;
-        Hit { pages, reused_tokens, verdict, pin: Pin(pinned), stored, restored }
+        Hit { pages, reused_tokens, verdict, pin: Pin(pinned), restorable }
     }
 
-    /// The pages to restore so that more than `reused` tokens are reused, and the verdict then.
-    fn stored(
+    /// What to restore so that more than `reused` tokens are reused. As in memory, a page that
+    /// matches only in part is reused in part.
+    fn restorable(
         &self,
         tokens: &[u32],
         held: &Descent,
         beyond: &Descent,
         reused: usize,
-    ) -> (Vec<DiskPage>, Option<Verdict>) {
-        let places = beyond.path.iter().map_while(|&id| {
-            let node = self.tree.node(id);
-            node.disk.filter(|_| node.kind() == Kind::Stored)
-        });
-        let places: Vec<_> = places.collect();
+    ) -> Option<Restorable> {
         let ram = held.path.len() * PAGE_TOKENS;
-        let full = ram + places.len() * PAGE_TOKENS;
-        let at = full.min(tokens.len().saturating_sub(1));
-        let Some(&end) = places.len().checked_sub(1).and_then(|last| beyond.path.get(last)) else {
-            return (Vec::new(), None);
-        };
+        let stored = self.tree.descend(held.end, &tokens[ram..], STORED);
+        let at = (ram + stored.tokens()).min(tokens.len().saturating_sub(1));
         if at <= reused {
-            return (Vec::new(), None);
+            return None;
         }
-        let beyond_path = &beyond.path[places.len()..];
-        let deepest = Some(end);
-        let reach = Reach { ram, at, end, full, inside: 0, deepest, beyond: beyond_path };
+        let partly = stored.newest.filter(|_| stored.inside > 0);
+        // A page of which only the prompt's last token would be used is not read.
+        let pages = at.div_ceil(PAGE_TOKENS) - held.path.len();
+        let mut path = tokens[..ram].to_vec();
+        let mut places = Vec::with_capacity(pages);
+        for &id in stored.path.iter().chain(&partly).take(pages) {
+            let node = self.tree.node(id);
+            places.push(node.disk?);
+            path.extend_from_slice(node.tokens.as_slice());
+        }
+        let reach = Reach {
+            ram,
+            at,
+            end: stored.end,
+            full: ram + stored.path.len() * PAGE_TOKENS,
+            inside: stored.inside,
+            deepest: stored.deepest(),
+            beyond: &beyond.path[stored.path.len()..],
+        };
         let verdict = self.explain(tokens, &reach, beyond);
-        (places, Some(verdict))
+        Some(Restorable { places, tokens: path, verdict })
     }
 
     fn first_request(&self, namespace: &Namespace) -> Stop {

@@ -25,6 +25,13 @@ pub(crate) struct Use {
     pub(crate) expires_at: Timestamp,
 }
 
+impl Use {
+    /// The request's id, if it has one.
+    pub(crate) fn named(&self) -> Option<Arc<str>> {
+        Some(&self.request).filter(|request| !request.is_empty()).map(Arc::clone)
+    }
+}
+
 /// How far a sequence of tokens follows the tree.
 pub(crate) struct Descent {
     /// Full pages that match, in order.
@@ -51,6 +58,8 @@ impl Descent {
 
 /// Whose K/V are in memory.
 pub(crate) const HELD: &[Kind] = &[Kind::Held];
+/// Whose K/V are only on disk.
+pub(crate) const STORED: &[Kind] = &[Kind::Stored];
 /// Whose K/V are somewhere.
 pub(crate) const ALIVE: &[Kind] = &[Kind::Held, Kind::Stored];
 /// What goes on after the held pages.
@@ -381,13 +390,14 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
     }
 
     /// Makes `id` the most recently used; `shared` of its tokens are `by`'s own, and only who has
-    /// all of them is named for the page. Whoever touches a node touches its ancestors too.
+    /// all of them, and an id, is named for the page. Whoever touches a node touches its ancestors
+    /// too.
     pub(crate) fn touch(&mut self, id: Id, shared: usize, by: &Use) {
         self.change(id, |node| {
             node.used = by.number;
             node.used_at = by.now;
             node.expires_at = node.expires_at.max(by.expires_at);
-            if shared >= node.tokens.len() {
+            if shared >= node.tokens.len() && !by.request.is_empty() {
                 node.request = Arc::clone(&by.request);
             }
         });

@@ -3,7 +3,7 @@
 
 use cache::{
     DiskPage, Freed, Hit, Limits, Loss, Namespace, PAGE_TOKENS, PinRefused, PromptCache, Reason,
-    ReusedFrom, Timestamp,
+    Restorable, ReusedFrom, Timestamp, Verdict,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -54,6 +54,16 @@ fn places(range: std::ops::Range<u32>) -> Vec<DiskPage> {
     range.map(place).collect()
 }
 
+/// The places to restore.
+fn stored(hit: &Hit<usize>) -> Vec<DiskPage> {
+    hit.restorable.as_ref().map(|restorable| restorable.places.clone()).unwrap_or_default()
+}
+
+/// The verdict if all is restored.
+fn foreseen(hit: &Hit<usize>) -> Verdict {
+    hit.restorable.clone().unwrap().verdict
+}
+
 #[test]
 fn a_page_that_leaves_memory_is_reused_from_disk() {
     let mut cache = new_cache();
@@ -62,18 +72,18 @@ fn a_page_that_leaves_memory_is_reused_from_disk() {
     assert_eq!(cache.evict(2, "hungry", NOW), [2, 1]);
     let hit = ask(&mut cache, &tokens(50));
     assert_eq!((&hit.pages[..], hit.reused_tokens), (&[0][..], 16));
-    assert_eq!(hit.stored, places(1..2));
+    assert_eq!(stored(&hit), places(1..2));
     assert_eq!(hit.verdict.stop.reason, Reason::CheaperToCompute);
     assert_eq!(hit.verdict.stop.held_tokens, Some(40), "the ghost goes on after it");
-    let restored = hit.restored.unwrap();
+    let restored = foreseen(&hit);
     assert_eq!(restored.reused_from, ReusedFrom { ram: 16, disk: 16 });
     assert_eq!((restored.stop.reason, restored.stop.at), (Reason::Evicted, 32));
     assert_eq!(restored.stop.evicted_for.as_deref(), Some("hungry"));
     // Restored, it is a page like any other.
     cache.unpin(hit.pin);
-    assert!(cache.insert(&EVERYONE, &tokens(32), &[0, 7], "asking", NOW, None).is_empty());
+    assert!(cache.insert_restored(&EVERYONE, &tokens(32), &[0, 7], NOW).is_empty());
     let hit = ask(&mut cache, &tokens(50));
-    assert_eq!((&hit.pages[..], hit.stored.len()), (&[0, 7][..], 0));
+    assert_eq!((&hit.pages[..], stored(&hit).len()), (&[0, 7][..], 0));
     assert_eq!(hit.verdict.stop.reason, Reason::Evicted);
     assert_eq!((cache.stats().stored_pages, cache.stats().ghosts), (2, 1));
 }
@@ -84,26 +94,114 @@ fn what_a_start_finds_on_disk_is_held() {
     store(&mut cache, &tokens(48));
     assert_eq!((cache.stats().pages, cache.stats().ghosts, cache.stats().stored_pages), (0, 0, 3));
     let hit = ask(&mut cache, &tokens(48));
-    assert_eq!((hit.stored, hit.reused_tokens), (places(0..3), 0));
-    let restored = hit.restored.unwrap();
+    assert_eq!((stored(&hit), hit.reused_tokens), (places(0..3), 0));
+    let restored = foreseen(&hit);
     assert_eq!((restored.stop.reason, restored.reused_tokens), (Reason::EndOfPrompt, 47));
     assert_eq!(restored.reused_from, ReusedFrom { ram: 0, disk: 47 });
     let changed = [&tokens(32)[..], &[77, 78]].concat();
     let hit = ask(&mut cache, &changed);
-    assert_eq!(hit.stored, places(0..2));
-    let restored = hit.restored.unwrap();
+    assert_eq!(stored(&hit), places(0..2));
+    let restored = foreseen(&hit);
     assert_eq!((restored.stop.reason, restored.stop.at), (Reason::DifferentToken, 32));
     assert_eq!(restored.stop.cached.unwrap().id, 32);
 }
 
+/// Restores what a hit says into pages from `first_page` on, where nothing else is held.
+fn restore(cache: &mut PromptCache<usize>, hit: Hit<usize>, first_page: usize) -> Verdict {
+    let Restorable { places, tokens, verdict } = hit.restorable.unwrap();
+    let pages: Vec<_> = (first_page..first_page + places.len()).collect();
+    assert!(cache.insert_restored(&EVERYONE, &tokens, &pages, NOW).is_empty());
+    cache.unpin(hit.pin);
+    verdict
+}
+
 #[test]
-fn a_page_that_is_used_in_part_is_not_worth_reading() {
+fn a_page_on_disk_is_reused_in_part() {
+    let mut cache = new_cache();
+    store(&mut cache, &tokens(48));
+    let changed = [&tokens(20)[..], &[77, 78]].concat();
+    let hit = ask(&mut cache, &changed);
+    assert_eq!(hit.verdict.stop.reason, Reason::CheaperToCompute, "if nothing is restored");
+    assert_eq!(hit.verdict.stop.held_tokens, Some(20));
+    let restorable = hit.restorable.clone().unwrap();
+    assert_eq!((restorable.places, restorable.tokens), (places(0..2), tokens(32)));
+    let foreseen = restore(&mut cache, hit, 5);
+    assert_eq!(foreseen.reused_from, ReusedFrom { ram: 0, disk: 20 });
+    assert_eq!((foreseen.stop.reason, foreseen.stop.at), (Reason::DifferentToken, 20));
+    assert_eq!(foreseen.stop.cached.as_ref().map(|cached| cached.id), Some(20));
+    let hit = ask(&mut cache, &changed);
+    assert_eq!((&hit.pages[..], hit.reused_tokens), (&[5, 6][..], 20));
+    assert_eq!((hit.verdict.stop, hit.restorable), (foreseen.stop, None));
+    // Who reuses the page in part does not contain it.
+    assert_eq!(hit.verdict.compared_with, None);
+    let hit = ask(&mut cache, &tokens(16));
+    assert_eq!(hit.verdict.compared_with.as_deref(), Some("asking"));
+}
+
+#[test]
+fn a_repeated_prompt_is_restored_but_for_its_last_token() {
+    let mut cache = new_cache();
+    store(&mut cache, &tokens(48));
+    for (length, pages) in [(48, 3), (40, 3), (34, 3), (33, 2), (32, 2), (2, 1)] {
+        let hit = ask(&mut cache, &tokens(length));
+        assert_eq!(stored(&hit), places(0..pages), "{length}");
+        let verdict = foreseen(&hit);
+        assert_eq!((verdict.computed_tokens, verdict.stop.reason), (1, Reason::EndOfPrompt));
+    }
+    assert!(ask(&mut cache, &tokens(1)).restorable.is_none(), "nothing of it would be used");
+}
+
+#[test]
+fn disk_is_read_where_it_shares_more_of_a_page_than_memory() {
+    let mut cache = new_cache();
+    let [in_memory, on_disk] = [10, 12].map(|shared| [&tokens(shared)[..], &[99; 16]].concat());
+    publish(&mut cache, &in_memory[..16], 0);
+    assert!(cache.note_stored(&EVERYONE, &on_disk[..16], place(4), None, NOW));
+    let hit = ask(&mut cache, &tokens(30));
+    assert_eq!((&hit.pages[..], hit.reused_tokens), (&[0][..], 10));
+    assert_eq!(stored(&hit), [place(4)]);
+    let verdict = foreseen(&hit);
+    assert_eq!(verdict.reused_from, ReusedFrom { ram: 0, disk: 12 });
+    assert_eq!((verdict.stop.reason, verdict.stop.at), (Reason::DifferentToken, 12));
+    let hit = ask(&mut cache, &[&tokens(10)[..], &[7; 9]].concat());
+    assert_eq!((hit.reused_tokens, stored(&hit).len()), (10, 0), "no more than memory");
+    assert_eq!(hit.verdict.stop.reason, Reason::DifferentToken);
+}
+
+#[test]
+fn a_ghost_that_shares_more_of_a_page_than_disk_is_the_reason() {
     let mut cache = new_cache();
     store(&mut cache, &tokens(32));
+    let other = [&tokens(20)[..], &[99; 12]].concat();
+    assert!(cache.note_stored(&EVERYONE, &other, place(7), None, NOW));
+    cache.note_dropped(place(1), Loss::Damaged, NOW);
+    let hit = ask(&mut cache, &tokens(30));
+    assert_eq!(stored(&hit), [place(0), place(7)]);
+    let stop = foreseen(&hit).stop;
+    assert_eq!((stop.reason, stop.at, stop.held_tokens), (Reason::Damaged, 20, Some(30)));
+}
+
+#[test]
+fn what_is_restored_keeps_its_request_and_its_life_and_ends_no_sequence() {
+    let mut cache = new_cache();
+    let life = Some(Timestamp(5_000));
+    assert!(publish_until(&mut cache, &tokens(48), 0, life).is_empty());
+    for index in 0..3 {
+        let path = tokens((index + 1) * PAGE_TOKENS as u32);
+        assert!(cache.note_stored(&EVERYONE, &path, place(index), life, NOW));
+    }
+    assert_eq!(cache.evict(3, "hungry", NOW).len(), 3);
     let changed = [&tokens(20)[..], &[77, 78]].concat();
-    let restored = ask(&mut cache, &changed).restored.unwrap();
-    assert_eq!((restored.stop.reason, restored.stop.at), (Reason::CheaperToCompute, 16));
-    assert_eq!(restored.stop.held_tokens, Some(20));
+    let hit = ask(&mut cache, &changed);
+    assert_eq!(restore(&mut cache, hit, 5).compared_with.as_deref(), Some("publisher"));
+    let again = ask(&mut cache, &changed);
+    assert_eq!(again.verdict.compared_with.as_deref(), Some("publisher"));
+    let beyond = ask(&mut cache, &[&tokens(32)[..], &[77, 78]].concat());
+    let stop = beyond.verdict.stop;
+    assert_eq!((stop.reason, stop.cached.unwrap().id), (Reason::DifferentToken, 32));
+    cache.unpin(again.pin);
+    cache.unpin(beyond.pin);
+    assert_eq!(cache.expire(Timestamp(5_000)).pages, [6, 5]);
 }
 
 #[test]
@@ -112,8 +210,8 @@ fn a_partial_page_in_memory_may_go_as_far_as_disk() {
     publish(&mut cache, &tokens(15), 0);
     store(&mut cache, &tokens(16));
     let hit = ask(&mut cache, &tokens(16));
-    assert_eq!((hit.reused_tokens, hit.stored.len()), (15, 0));
-    assert!(hit.restored.is_none());
+    assert_eq!((hit.reused_tokens, stored(&hit).len()), (15, 0));
+    assert!(hit.restorable.is_none());
 }
 
 #[test]
@@ -128,8 +226,8 @@ fn what_disk_lost_is_explained() {
         store(&mut cache, &tokens(48));
         cache.note_dropped(place(1), loss, Timestamp(2_000));
         let hit = ask(&mut cache, &tokens(50));
-        assert_eq!(hit.stored, places(0..1), "what lies after a gap is no use");
-        let stop = hit.restored.unwrap().stop;
+        assert_eq!(stored(&hit), places(0..1), "what lies after a gap is no use");
+        let stop = foreseen(&hit).stop;
         assert_eq!((stop.reason, stop.at, stop.held_tokens), (reason, 16, Some(48)));
         let times = [stop.evicted_at, stop.expired_at, stop.damaged_at];
         assert_eq!(times.iter().flatten().collect::<Vec<_>>(), [&Timestamp(2_000)]);
@@ -137,8 +235,8 @@ fn what_disk_lost_is_explained() {
         // What fills the gap makes the rest useful again.
         assert!(cache.note_stored(&EVERYONE, &tokens(32), place(9), None, NOW));
         let hit = ask(&mut cache, &tokens(50));
-        assert_eq!(hit.stored, [place(0), place(9), place(2)]);
-        assert_eq!(hit.restored.unwrap().stop.reason, Reason::EndOfCached);
+        assert_eq!(stored(&hit), [place(0), place(9), place(2)]);
+        assert_eq!(foreseen(&hit).stop.reason, Reason::EndOfCached);
     }
 }
 
@@ -155,7 +253,7 @@ fn only_whole_pages_that_live_are_noted() {
     assert!(cache.note_stored(&EVERYONE, &tokens(16), place(1), None, NOW));
     assert_eq!(cache.stats().stored_pages, 1);
     assert!(cache.note_stored(&EVERYONE, &[5; 16], place(1), None, NOW));
-    assert!(ask(&mut cache, &tokens(20)).stored.is_empty());
+    assert!(ask(&mut cache, &tokens(20)).restorable.is_none());
 }
 
 #[test]
@@ -165,7 +263,7 @@ fn ghosts_before_a_stored_page_stay() {
     assert_eq!(cache.stats().ghosts, 2);
     publish(&mut cache, &tokens(32), 0);
     let hit = ask(&mut cache, &tokens(50));
-    assert_eq!((hit.reused_tokens, hit.stored), (32, vec![place(2)]));
+    assert_eq!((hit.reused_tokens, stored(&hit)), (32, vec![place(2)]));
     cache.unpin(hit.pin);
     cache.note_dropped(place(2), Loss::Evicted, NOW);
     assert_eq!(cache.evict(2, "hungry", NOW).len(), 2);
@@ -202,7 +300,7 @@ fn both_tiers_expire() {
         assert!(cache.note_stored(&EVERYONE, &tokens(count), place, end, NOW));
     }
     let hit = ask_at(&mut cache, &tokens(40), Timestamp(6_000));
-    assert_eq!((hit.reused_tokens, hit.stored.len()), (0, 0));
+    assert_eq!((hit.reused_tokens, stored(&hit).len()), (0, 0));
     assert_eq!(hit.verdict.stop.reason, Reason::Expired);
     let freed = cache.expire(Timestamp(6_000));
     assert_eq!((freed.pages, freed.stored), (vec![0], vec![place(1), place(0)]));

@@ -14,7 +14,7 @@ use cache::disk::{
     DiskEvent, DiskOptions, DiskStats, DiskStore, DropReason, NewPage, ReadRun, SequencePage,
     StoredRun, Wanted,
 };
-use cache::{DiskPage, Loss, Namespace, PAGE_TOKENS, PromptCache, Timestamp};
+use cache::{Loss, Namespace, PAGE_TOKENS, PromptCache, Restorable, Timestamp};
 use kernels::{KvStore, PageId};
 
 /// Bytes of pages that wait in memory to be written.
@@ -226,16 +226,16 @@ impl DiskTier {
         Some((pages * page_bytes) as f64 / self.store.reader().read_rate()?)
     }
 
-    /// Begins to read the pages of `tokens` that lie at `places`, which follow `first` others.
+    /// Begins to read what can be restored.
     pub(crate) fn read(
         &self,
         namespace: &Namespace,
-        tokens: &[u32],
-        first: usize,
-        places: &[DiskPage],
+        restorable: &Restorable,
         now: Timestamp,
     ) -> Option<ReadRun> {
+        let Restorable { places, tokens, .. } = restorable;
         places.iter().for_each(|&place| self.store.touch(place, now));
+        let first = tokens.len() / PAGE_TOKENS - places.len();
         let wanted = Wanted::run(&namespace.to_bytes(), tokens, first, places);
         self.store.reader().read_run(wanted, READ_AHEAD).ok()
     }

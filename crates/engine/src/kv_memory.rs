@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-use cache::disk::{DiskStats, ReadRun};
-use cache::{DiskPage, Freed, Held, Hit, Namespace, PinRefused, PromptCache, Timestamp};
+use cache::disk::{DiskStats, ReadError, ReadRun};
+use cache::{
+    DiskPage, Freed, Held, Hit, Loss, Namespace, PinRefused, PromptCache, Restorable, Timestamp,
+};
 use kernels::{PAGE_TOKENS, PageId};
 
 use crate::disk_tier::DiskTier;
@@ -128,15 +130,40 @@ impl KvMemory {
         if pages.is_empty() {
             return;
         }
-        // A page that the cache holds already keeps its one reference.
+        self.retain_for_cache(pages);
+        let By { namespace, request, now, expires_at } = by;
+        let unused = self.cache.insert(namespace, tokens, pages, request, now, expires_at);
+        self.give_back(unused);
+    }
+
+    /// Offers the prompt cache the full pages of `tokens`, of which the last `restored` were read
+    /// from disk. The caller keeps its references.
+    pub(crate) fn publish_restored(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        pages: &[PageId],
+        restored: usize,
+        now: Timestamp,
+    ) {
+        self.retain_for_cache(pages);
+        let unused = self.cache.insert_restored(namespace, tokens, pages, now);
+        self.give_back(unused);
+        if let Some(disk) = &mut self.disk {
+            // They need not be written.
+            let restored = pages[pages.len() - restored..].iter().copied();
+            let cached = restored.filter(|&page| self.in_cache[page as usize]);
+            disk.note_restored(&cached.collect::<Vec<_>>());
+        }
+    }
+
+    /// A page that the cache holds already keeps its one reference.
+    fn retain_for_cache(&mut self, pages: &[PageId]) {
         for &page in pages {
             if !std::mem::replace(&mut self.in_cache[page as usize], true) {
                 self.pool.retain(page);
             }
         }
-        let By { namespace, request, now, expires_at } = by;
-        let unused = self.cache.insert(namespace, tokens, pages, request, now, expires_at);
-        self.give_back(unused);
     }
 
     /// Notes the full pages of a sequence that was published, to be written to disk.
@@ -144,14 +171,6 @@ impl KvMemory {
         if let Some(disk) = &mut self.disk {
             let is_cached = |page| self.in_cache[page as usize];
             disk.note(by.namespace, tokens, pages, by.expires_at, is_cached);
-        }
-    }
-
-    /// Notes that pages were read from disk, and need not be written.
-    pub(crate) fn note_restored(&mut self, pages: &[PageId]) {
-        if let Some(disk) = &mut self.disk {
-            let cached = pages.iter().copied().filter(|&page| self.in_cache[page as usize]);
-            disk.note_restored(&cached.collect::<Vec<_>>());
         }
     }
 
@@ -174,16 +193,24 @@ impl KvMemory {
         self.disk.as_ref()?.read_s(pages, self.pool.page_bytes())
     }
 
-    /// Begins to read the pages of `tokens` that lie at `places`, which follow `first` others.
+    /// Begins to read what can be restored.
     pub(crate) fn read(
         &self,
         namespace: &Namespace,
-        tokens: &[u32],
-        first: usize,
-        places: &[DiskPage],
+        restorable: &Restorable,
         now: Timestamp,
     ) -> Option<ReadRun> {
-        self.disk.as_ref()?.read(namespace, tokens, first, places, now)
+        self.disk.as_ref()?.read(namespace, restorable, now)
+    }
+
+    /// Tells the prompt cache of a page that could not be read, before the disk tier does: the
+    /// verdict on the request that wanted it is to say so.
+    pub(crate) fn note_unread(&mut self, place: DiskPage, error: ReadError, now: Timestamp) {
+        let loss = match error {
+            ReadError::Gone => Loss::Evicted,
+            ReadError::Damaged => Loss::Damaged,
+        };
+        self.cache.note_dropped(place, loss, now);
     }
 
     /// How many of the tokens are held on disk for another model, or numerics id.

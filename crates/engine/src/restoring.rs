@@ -1,9 +1,10 @@
 //! A request whose prefix is being read from disk.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use cache::disk::{NextPage, ReadRun};
-use cache::{PAGE_TOKENS, Verdict};
+use cache::{PAGE_TOKENS, Restorable, Verdict};
 use kernels::PageId;
 
 use crate::kv_memory::{By, KvMemory};
@@ -19,12 +20,11 @@ pub(crate) struct Restoring {
     pub(crate) looked_up: Instant,
     /// What it can reuse from memory, pinned.
     prefix: Prefix,
-    /// The verdict if all pages come.
-    verdict: Verdict,
+    /// What is being read.
+    restorable: Restorable,
     run: ReadRun,
     /// Pages that have come; it holds them.
     pages: Vec<PageId>,
-    expected: usize,
 }
 
 /// What a restoring request has become.
@@ -40,8 +40,8 @@ pub(crate) enum Progress {
 pub(crate) struct Restored {
     /// The verdict as it was foreseen; `None` if not all pages came.
     pub(crate) verdict: Option<Verdict>,
-    /// Tokens that were in memory before.
-    pub(crate) ram: usize,
+    /// The tokens whose pages have come: where they begin and end.
+    pub(crate) from_disk: Range<usize>,
     /// Id of the request that the prompt was compared with.
     pub(crate) compared_with: Option<String>,
 }
@@ -52,29 +52,36 @@ impl Restoring {
         admitted: Instant,
         looked_up: Instant,
         prefix: Prefix,
-        verdict: Verdict,
+        restorable: Restorable,
         run: ReadRun,
-        expected: usize,
     ) -> Self {
-        let pages = Vec::with_capacity(expected);
-        Restoring { waiting, admitted, looked_up, prefix, verdict, run, pages, expected }
+        let pages = Vec::with_capacity(restorable.places.len());
+        Restoring { waiting, admitted, looked_up, prefix, restorable, run, pages }
     }
 
     /// Takes what has been read; where nothing else is to be computed, waits for one page.
     pub(crate) fn advance(&mut self, memory: &mut KvMemory, by: By<'_>, alone: bool) -> Progress {
         let mut taken = 0;
-        while self.pages.len() < self.expected && (alone || taken < PAGES_BESIDE) {
+        while let Some(&place) = self.restorable.places.get(self.pages.len()) {
+            if !alone && taken == PAGES_BESIDE {
+                return Progress::Reading;
+            }
             let next = match self.run.try_next() {
                 NextPage::Waiting if alone && taken == 0 => match self.run.wait_next() {
                     Some(Ok(page)) => NextPage::Page(page),
-                    _ => NextPage::End,
+                    Some(Err(error)) => NextPage::Failed(error),
+                    None => NextPage::End,
                 },
                 next => next,
             };
             let bytes = match next {
                 NextPage::Page(bytes) => bytes,
                 NextPage::Waiting => return Progress::Reading,
-                NextPage::Failed(_) | NextPage::End => return Progress::Over,
+                NextPage::Failed(error) => {
+                    memory.note_unread(place, error, by.now);
+                    return Progress::Over;
+                }
+                NextPage::End => return Progress::Over,
             };
             // Without memory for it, the rest is computed when there is some.
             let Some(page) = memory.allocate(by) else { return Progress::Over };
@@ -83,25 +90,25 @@ impl Restoring {
             self.pages.push(page);
             taken += 1;
         }
-        match self.pages.len() == self.expected {
-            true => Progress::Over,
-            false => Progress::Reading,
-        }
+        Progress::Over
     }
 
     /// Hands what has come to the prompt cache, where the request finds it.
     pub(crate) fn finish(self, memory: &mut KvMemory, by: By<'_>) -> (Waiting, Restored) {
-        let Restoring { waiting, prefix, verdict, pages, expected, .. } = self;
+        let Restoring { waiting, prefix, restorable, pages, .. } = self;
+        let Restorable { places, tokens, verdict } = restorable;
         let full = prefix.reused / PAGE_TOKENS;
-        let tokens = (full + pages.len()) * PAGE_TOKENS;
-        let all: Vec<PageId> = prefix.pages[..full].iter().chain(&pages).copied().collect();
-        memory.publish(&waiting.request.prompt[..tokens], &all, by);
-        memory.note_restored(&pages);
-        memory.release(&pages);
+        let end = (full + pages.len()) * PAGE_TOKENS;
+        // A page that is restored may take the place of a partial one that the pin would hold.
         prefix.pin.into_iter().for_each(|pin| memory.unpin(pin));
+        if !pages.is_empty() {
+            let all: Vec<PageId> = prefix.pages[..full].iter().chain(&pages).copied().collect();
+            memory.publish_restored(by.namespace, &tokens[..end], &all, pages.len(), by.now);
+        }
+        memory.release(&pages);
         let compared_with = verdict.compared_with.clone();
-        let verdict = (pages.len() == expected).then_some(verdict);
-        (waiting, Restored { verdict, ram: full * PAGE_TOKENS, compared_with })
+        let verdict = (pages.len() == places.len()).then_some(verdict);
+        (waiting, Restored { verdict, from_disk: full * PAGE_TOKENS..end, compared_with })
     }
 
     /// Gives everything back, for a caller who went away.

@@ -75,7 +75,10 @@ pub(crate) fn find_prefix(
     now: Timestamp,
 ) -> Prefix {
     let tokens = request.prompt.len();
-    let none = |verdict| Prefix { pages: Vec::new(), reused: 0, verdict, pin: None, stored: None };
+    let none = |verdict| {
+        let (pages, pin, restorable) = (Vec::new(), None, None);
+        Prefix { pages, reused: 0, verdict, pin, restorable }
+    };
     if !request.use_cache || !prompt_cache {
         return none(Verdict::disabled_by_request(tokens));
     }
@@ -86,11 +89,11 @@ pub(crate) fn find_prefix(
     let mut verdict = hit.verdict;
     // Asked at once, while the branch that was compared is the most recently used.
     complete(&mut verdict, request, memory, tokenizer);
-    let stored = hit.restored.map(|mut verdict| {
-        complete(&mut verdict, request, memory, tokenizer);
-        (hit.stored, verdict)
-    });
-    Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin), stored }
+    let mut restorable = hit.restorable;
+    if let Some(restorable) = &mut restorable {
+        complete(&mut restorable.verdict, request, memory, tokenizer);
+    }
+    Prefix { pages: hit.pages, reused: hit.reused_tokens, verdict, pin: Some(hit.pin), restorable }
 }
 
 /// Fills in what the cache does not know.

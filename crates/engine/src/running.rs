@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cache::{DiskPage, Pin, Verdict};
+use cache::{Pin, Restorable, Verdict};
 use kernels::PageId;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -209,7 +209,6 @@ pub(crate) struct Prefix {
     pub(crate) reused: usize,
     pub(crate) verdict: Verdict,
     pub(crate) pin: Option<Pin>,
-    /// The places on disk of the pages that go on from the full ones, and the verdict if they are
-    /// restored.
-    pub(crate) stored: Option<(Vec<DiskPage>, Verdict)>,
+    /// What lies on disk and goes on from the full pages.
+    pub(crate) restorable: Option<Restorable>,
 }

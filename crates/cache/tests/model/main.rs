@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use cache::{
     DiskPage, Entry, Freed, Hit, Limits, Loss, Namespace, PAGE_TOKENS, Pin, PromptCache, Reason,
-    ReusedFrom, Timestamp, Verdict,
+    Restorable, ReusedFrom, Timestamp, Verdict,
 };
 use list::{By, Expected, List, Most, Seen};
 use proptest::prelude::*;
@@ -29,6 +29,10 @@ enum Operation {
         which: usize,
         answer: Vec<u32>,
         life: Life,
+    },
+    /// What a request could restore has been read, and it looks its prompt up again.
+    Restore {
+        which: usize,
     },
     /// A running request goes away and publishes nothing.
     Abort {
@@ -129,6 +133,7 @@ fn requests(
             .prop_map(|(namespace, prompt, life)| Operation::Start { namespace, prompt, life }),
         10 => (0_usize..8, prop::collection::vec(0_u32..3, 0..20), life())
             .prop_map(|(which, answer, life)| Operation::Finish { which, answer, life }),
+        6 => (0_usize..8).prop_map(|which| Operation::Restore { which }),
         2 => (0_usize..8).prop_map(|which| Operation::Abort { which }),
         4 => (namespace.clone(), tokens, life())
             .prop_map(|(namespace, tokens, life)| Operation::Publish { namespace, tokens, life }),
@@ -177,6 +182,7 @@ struct Running {
     pages: Vec<usize>,
     reused: usize,
     pin: Pin,
+    restorable: Option<Restorable>,
 }
 
 struct Pair {
@@ -281,6 +287,7 @@ impl Pair {
         match operation {
             Operation::Start { namespace, prompt, life } => self.start(namespace, prompt, life),
             Operation::Finish { which, answer, life } => self.finish(which, &answer, life),
+            Operation::Restore { which } => self.restore(which),
             Operation::Abort { which } => {
                 if which < self.running.len() {
                     let gone = self.running.swap_remove(which);
@@ -459,20 +466,19 @@ impl Pair {
             pages: hit.pages,
             reused,
             pin: hit.pin,
+            restorable: hit.restorable,
         });
     }
 
     fn check_hit(&self, prompt: &[u32], hit: &Hit<usize>, expected: Expected) {
         assert_eq!(hit.pages, expected.pages);
-        assert_eq!(hit.stored, expected.stored);
         assert_eq!(hit.reused_tokens, hit.verdict.reused_tokens);
+        assert_eq!(hit.restorable.is_some(), expected.restorable.is_some());
+        let restored = hit.restorable.iter().zip(&expected.restorable).map(|(hit, expected)| {
+            assert_eq!((&hit.places, &hit.tokens), (&expected.places, &expected.tokens));
+            (&hit.verdict, expected.ram, &expected.stop, &expected.compared_with)
+        });
         let ram = expected.stop.at;
-        let restored = hit
-            .restored
-            .iter()
-            .zip(&expected.restored)
-            .map(|(verdict, (ram, stop, compared_with))| (verdict, *ram, stop, compared_with));
-        assert_eq!(hit.restored.is_some(), expected.restored.is_some());
         let as_held = (&hit.verdict, ram, &expected.stop, &expected.compared_with);
         for (verdict, ram, expected, compared_with) in restored.chain([as_held]) {
             assert_eq!(verdict.prompt_tokens, prompt.len());
@@ -516,15 +522,47 @@ impl Pair {
         self.publish(done.namespace, &tokens, &pages, life);
     }
 
+    /// As an engine does: what was read joins the full pages that were in memory.
+    fn restore(&mut self, which: usize) {
+        if self.running.get(which).is_none_or(|running| running.restorable.is_none()) {
+            return;
+        }
+        let Running { namespace: number, prompt, pages, pin, restorable, .. } =
+            self.running.swap_remove(which);
+        self.cache.unpin(pin);
+        self.list.unpin(&pages);
+        let Restorable { places, tokens, .. } = restorable.unwrap();
+        let mut path = pages[..tokens.len() / PAGE_TOKENS - places.len()].to_vec();
+        path.extend(self.new_pages(places.len()));
+        let (_, now) = self.new_request();
+        let by = By { request: "", now: now.0, expires_at: now.0 };
+        self.insert(number, &tokens, &path, by, |cache, namespace| {
+            cache.insert_restored(namespace, &tokens, &path, now)
+        });
+        self.start(number, prompt, None);
+    }
+
     fn publish(&mut self, number: usize, tokens: &[u32], pages: &[usize], life: Life) {
         let (request, now) = self.new_request();
         let (end, expires_at) = self.end(life);
         let by = By { request: &request, now: now.0, expires_at: end };
-        let before = self.list.owned_pages();
         self.tokens_of.insert(request.clone(), tokens.to_vec());
+        self.insert(number, tokens, pages, by, |cache, namespace| {
+            cache.insert(namespace, tokens, pages, &request, now, expires_at)
+        });
+    }
+
+    fn insert(
+        &mut self,
+        number: usize,
+        tokens: &[u32],
+        pages: &[usize],
+        by: By<'_>,
+        insert: impl FnOnce(&mut PromptCache<usize>, &Namespace) -> Vec<usize>,
+    ) {
+        let before = self.list.owned_pages();
         let expected = self.list.insert(number, tokens, pages, by);
-        let space = namespace(number);
-        let unused = self.cache.insert(&space, tokens, pages, &request, now, expires_at);
+        let unused = insert(&mut self.cache, &namespace(number));
         assert_eq!(sorted(unused.clone(), Vec::new()), sorted(expected, Vec::new()));
         // Each page is the cache's or the caller's, and never both's.
         let mut all = [&before[..], pages].concat();

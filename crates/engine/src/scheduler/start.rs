@@ -1,8 +1,10 @@
 //! From a request whose turn has come to one that runs: its prefix, from memory or from disk.
 
+use std::ops::Range;
 use std::time::Instant;
 
-use cache::{PAGE_TOKENS, Reason, ReusedFrom, Verdict};
+use cache::disk::ReadRun;
+use cache::{Reason, Restorable, ReusedFrom, Verdict};
 
 use super::Scheduler;
 use crate::kv_memory::By;
@@ -20,11 +22,10 @@ impl Scheduler {
         let admitted = Instant::now();
         let prefix = self.find_prefix(&waiting);
         match self.restore_of(&waiting, prefix) {
-            Ok((prefix, verdict, run, pages)) => {
+            Ok((prefix, restorable, run)) => {
                 let looked_up = Instant::now();
-                self.restoring.push(Restoring::new(
-                    waiting, admitted, looked_up, prefix, verdict, run, pages,
-                ));
+                self.restoring
+                    .push(Restoring::new(waiting, admitted, looked_up, prefix, restorable, run));
             }
             Err(prefix) => {
                 let clock = Clock::new(waiting.submitted, admitted);
@@ -38,27 +39,25 @@ impl Scheduler {
         room::find_prefix(&waiting.request, &mut self.memory, tokenizer, cached, self.now)
     }
 
-    /// What to read from disk, if that is worth it.
+    /// What to read from disk, if that is worth it: otherwise the prefix keeps the verdict that
+    /// computing the tokens is cheaper.
     #[expect(clippy::result_large_err, reason = "the prefix goes on either way")]
     fn restore_of(
         &self,
         waiting: &Waiting,
         mut prefix: Prefix,
-    ) -> Result<(Prefix, Verdict, cache::disk::ReadRun, usize), Prefix> {
-        let Some((places, verdict)) = prefix.stored.take() else { return Err(prefix) };
-        let request = &waiting.request;
-        let first = prefix.reused / PAGE_TOKENS;
-        let gained = verdict.reused_tokens - prefix.reused;
-        let read_s = self.memory.read_s(places.len());
+    ) -> Result<(Prefix, Restorable, ReadRun), Prefix> {
+        let Some(restorable) = prefix.restorable.take() else { return Err(prefix) };
+        let gained = restorable.verdict.reused_tokens - prefix.reused;
+        let read_s = self.memory.read_s(restorable.places.len());
         let compute_s = self.rate.ms_per_token().map(|ms| ms * 1e-3 * gained as f64);
         // What was never measured is taken for worth it: a disk that reads less than it computes
         // is the exception.
         if read_s.zip(compute_s).is_some_and(|(read_s, compute_s)| read_s >= compute_s) {
             return Err(prefix);
         }
-        let (namespace, tokens) = (&request.namespace, &request.prompt);
-        match self.memory.read(namespace, tokens, first, &places, self.now) {
-            Some(run) => Ok((prefix, verdict, run, places.len())),
+        match self.memory.read(&waiting.request.namespace, &restorable, self.now) {
+            Some(run) => Ok((prefix, restorable, run)),
             None => Err(prefix),
         }
     }
@@ -99,13 +98,19 @@ impl Scheduler {
     ) {
         let mut prefix = self.find_prefix(&waiting);
         let found = &mut prefix.verdict;
-        let disk = found.reused_tokens.saturating_sub(restored.ram);
+        // Whatever it can reuse besides came from other requests.
+        let Range { start, end } = restored.from_disk;
+        let disk = found.reused_tokens.min(end).saturating_sub(start);
         self.stats.restored_tokens += disk as u64;
         match &restored.verdict {
             Some(verdict) if verdict.reused_tokens == found.reused_tokens => {
                 found.clone_from(verdict);
             }
-            _ => found.compared_with.clone_from(&restored.compared_with),
+            // What it had in memory, it was named for at its first lookup.
+            _ if found.compared_with.as_deref() == Some(&*waiting.request.id) => {
+                found.compared_with.clone_from(&restored.compared_with);
+            }
+            _ => {}
         }
         found.reused_from = ReusedFrom { ram: found.reused_tokens - disk, disk };
         let clock = Clock { looked_up, ..Clock::new(waiting.submitted, admitted) };
