@@ -35,7 +35,8 @@ Usage: cargo xtask CHORE
                     writes a random model of DistilGPT-2's shape, with GPT-2's vocabulary
   kl [--kv-type TYPE] [--peer-logits FILE | --peer PROGRAM]
                     mean KL divergence of the engine (and of a peer) from a float forward
-  soak clients [--minutes 10] [--clients 64] | vanish [--requests 1000] | scheduler
+  soak clients [--minutes 10] [--clients 64] | vanish [--requests 1000] | scheduler |
+       crash [--kills 200]
                     long runs that look whether memory leaks: of the server under many clients,
                     under clients that go away, and of random operations on the scheduler";
 

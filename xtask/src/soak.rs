@@ -9,7 +9,7 @@ use crate::{test, tools};
 const SCHEDULER_CASES: &str = "2000";
 
 /// `scheduler` is the engine's own property test, longer than in the tests; the others are the
-/// server's, under many clients, in Python.
+/// server's, in Python: under many clients, and killed while it writes to disk.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     if arguments == ["scheduler"] {
         let mut command = workspace.cargo();
@@ -21,5 +21,9 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     tools::model(workspace)?;
     let mut python = workspace.command(tools::in_environment(workspace, "python"));
     python.env("PYTHONPATH", "tests/e2e").env("REFRAIN_BINARY", workspace.binary());
-    run_command(python.arg("xtask/python/soak.py").args(arguments))
+    let script = match arguments.first().map(String::as_str) {
+        Some("crash") => "xtask/python/soak_crash.py",
+        _ => "xtask/python/soak.py",
+    };
+    run_command(python.arg(script).args(arguments))
 }
