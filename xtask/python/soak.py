@@ -77,7 +77,7 @@ def connect(server: Server, seed: int) -> Client:
 def metrics(http) -> dict[str, int]:
     """All metrics; the text format lists one a line."""
     lines = http.get("/metrics").text.splitlines()
-    return {name: int(value) for name, value in map(str.split, lines_of_values(lines))}
+    return {name: int(float(value)) for name, value in map(str.split, lines_of_values(lines))}
 
 
 def lines_of_values(lines: list[str]) -> list[str]:
