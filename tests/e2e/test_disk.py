@@ -82,6 +82,20 @@ def test_a_server_that_was_killed_is_gone_on_from(disk, kept):
         assert metric(second, "refrain_restored_tokens_total") == seen["reused_from"]["disk"]
 
 
+def test_a_server_that_ends_in_order_has_written_all_before(disk):
+    # More bytes than may wait to be written at once.
+    rules = " ".join(f"{n} {SYSTEM}" for n in range(8))
+    with Server(*disk) as first:
+        answer = ask(first, rules, max_tokens=1)
+        assert first.terminate() == 0
+        assert "were not written to disk" not in "".join(first.said)
+    full = verdict(answer)["prompt_tokens"] // PAGE
+    with Server(*disk) as second:
+        assert metric(second, "refrain_disk_pages") == full
+        seen = verdict(ask(second, rules, max_tokens=1))
+        assert seen["reused_from"]["disk"] > (full - 1) * PAGE - 1
+
+
 def test_only_the_first_part_in_common_is_restored(disk, kept):
     with Server(*disk) as second:
         changed = SYSTEM.replace("number 6", "number 60")

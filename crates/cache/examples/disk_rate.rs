@@ -108,7 +108,7 @@ fn read(store: &DiskStore, run: Vec<Wanted>, page_bytes: usize) -> std::io::Resu
     let read = run.iter().filter(|wanted| reader.read(wanted, &mut page).is_ok()).count();
     println!("read {read} pages one after the other: {:.2} GB/s", rate(read, start));
     let start = Instant::now();
-    let mut pages = reader.read_run(run, 8)?;
+    let mut pages = reader.read_run(run, 8, || {})?;
     let mut read = 0;
     while let Some(Ok(page)) = pages.wait_next() {
         read += 1;

@@ -32,7 +32,8 @@ pub(crate) fn order<'w>(
     order.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Takes out who has waited for too long, with the event that says so.
+/// Takes out who has waited for too long, with the event that says so. Whose turn has come once
+/// has not.
 pub(crate) fn take_expired(
     waiting: &mut VecDeque<Waiting>,
     max_wait: Duration,
@@ -40,11 +41,12 @@ pub(crate) fn take_expired(
     let mut expired = Vec::new();
     waiting.retain(|waiting| {
         let waited = waiting.submitted.elapsed();
-        if waited > max_wait {
+        let stays = waited <= max_wait || waiting.was_admitted;
+        if !stays {
             let error = EngineError::WaitedTooLong { waited_s: waited.as_secs() };
             expired.push((waiting.events.clone(), Event::Failed(error)));
         }
-        waited <= max_wait
+        stays
     });
     expired
 }

@@ -22,6 +22,9 @@ const QUEUE_BYTES: usize = 16 << 20;
 /// While something is computed, one page is written in this time: writing takes a core from
 /// computing for about a fiftieth of it.
 const WRITE_EVERY: Duration = Duration::from_millis(25);
+/// Is called from another thread when something may have come from disk.
+pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// When a page that the disk did not take is offered again.
 const WRITE_AGAIN: Duration = Duration::from_millis(5);
 /// How often an idle engine looks for what other processes have written.
@@ -186,6 +189,34 @@ impl DiskTier {
         false
     }
 
+    /// Writes all that waits, for an engine that ends, and returns how many pages were not written
+    /// because that would have taken longer than `limit`. Where writing has failed, nothing waits.
+    pub(crate) fn write_out(&mut self, kv: &KvStore, limit: Duration, now: Timestamp) -> usize {
+        let until = Instant::now() + limit;
+        let left = || until.saturating_duration_since(Instant::now());
+        while !left().is_zero() {
+            let is_queue_empty = self.store.stats().queued_bytes == 0;
+            if self.write_one(kv, false, now) {
+                continue;
+            }
+            if self.backlog.is_empty() || is_queue_empty {
+                break;
+            }
+            std::thread::sleep(WRITE_AGAIN.min(left()));
+        }
+        if self.store.flush_within(left()) && !left().is_zero() {
+            return 0;
+        }
+        let waits = |it: &&Unwritten| self.left[it.page as usize] == it.left;
+        let waiting = self.backlog.iter().flat_map(|it| &it.pages).filter(waits).count();
+        waiting + self.store.stats().queued_bytes / kv.page_bytes(0).len()
+    }
+
+    /// Tells an operator of what was not written.
+    pub(crate) fn report(&self, line: &str) {
+        (self.report)(line);
+    }
+
     /// How long the tier can be left alone while nothing is computed: soon the disk takes more of
     /// what waits, and now and then another process has written something.
     pub(crate) fn look_again_in(&self) -> Duration {
@@ -226,18 +257,20 @@ impl DiskTier {
         Some((pages * page_bytes) as f64 / self.store.reader().read_rate()?)
     }
 
-    /// Begins to read what can be restored.
+    /// Begins to read what can be restored; `wake` is called as pages come.
     pub(crate) fn read(
         &self,
         namespace: &Namespace,
         restorable: &Restorable,
         now: Timestamp,
+        wake: &Wake,
     ) -> Option<ReadRun> {
         let Restorable { places, tokens, .. } = restorable;
         places.iter().for_each(|&place| self.store.touch(place, now));
         let first = tokens.len() / PAGE_TOKENS - places.len();
         let wanted = Wanted::run(&namespace.to_bytes(), tokens, first, places);
-        self.store.reader().read_run(wanted, READ_AHEAD).ok()
+        let wake = Arc::clone(wake);
+        self.store.reader().read_run(wanted, READ_AHEAD, move || wake()).ok()
     }
 
     /// How many of the tokens are held on disk for another model, or for this one computed in

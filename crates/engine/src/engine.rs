@@ -47,6 +47,8 @@ struct Inbox {
     /// What running requests take, with those of the inbox and the queue that fit beside
     /// them; and how many do not.
     load: Load,
+    /// Something has come from disk since the last step began.
+    woken: bool,
     stopping: bool,
     ended: bool,
     stats: EngineStats,
@@ -74,9 +76,10 @@ impl Engine {
         let model = model?;
         let mut plan = options.resolve(&package, &model)?;
         plan.disk = disk.zip(digest.map(|weights| model_of(&weights, &plan.info)));
-        let scheduler = plan.scheduler(&package)?;
         let shared =
             Arc::new(Shared { inbox: Mutex::new(Inbox::default()), changed: Condvar::new() });
+        let woken = Arc::clone(&shared);
+        let scheduler = plan.scheduler(&package, Arc::new(move || woken.wake()))?;
         let ours = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("engine".to_string())
@@ -140,7 +143,8 @@ impl Engine {
     }
 
     /// Accepts nothing more, fails what waits with [`EngineError::ShuttingDown`], and returns
-    /// when what runs is finished. Blocks: call it from a thread that may.
+    /// when what runs is finished and the prompt cache is on disk; writing it is given five
+    /// seconds, and what is not written then is lost. Blocks: call it from a thread that may.
     pub fn shutdown(&self) {
         let shared = &self.handle.shared;
         shared.stop();
@@ -175,6 +179,11 @@ impl Shared {
         self.lock().stopping = true;
         self.changed.notify_all();
     }
+
+    fn wake(&self) {
+        self.lock().woken = true;
+        self.changed.notify_all();
+    }
 }
 
 /// The context string of BLAKE3's key derivation (BLAKE3 paper, section 6.2).
@@ -184,6 +193,13 @@ const MODEL_CONTEXT: &str = "refrain 2026 prompt cache: model from weights and n
 /// take milliseconds to give some, and a request that comes at once after another is not to wait
 /// for it.
 const REST: Duration = Duration::from_millis(20);
+
+/// Writing the prompt cache to disk at the end may take so long: half the time that is usually
+/// given to a process between the signal that asks and the one that does not.
+const WRITE_OUT_LIMIT: Duration = Duration::from_secs(5);
+
+/// While it waits for the disk alone, the engine looks so often for callers who went away.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What K/V on disk depend on beside token ids: the weights, and how they are computed with.
 fn model_of(weights: &[u8; 32], info: &EngineInfo) -> [u8; 32] {
@@ -209,6 +225,7 @@ impl Worker {
                 self.scheduler.fail_all(&error);
             }
         }
+        self.scheduler.write_out(WRITE_OUT_LIMIT);
     }
 
     /// Takes what arrived and reports; sleeps while there is nothing to do, and prepares memory
@@ -237,7 +254,14 @@ impl Worker {
             inbox.stats = self.scheduler.stats();
             self.scheduler.close();
             if !self.scheduler.is_idle() {
-                return true;
+                if std::mem::take(&mut inbox.woken) || !self.scheduler.waits_for_disk() {
+                    return true;
+                }
+                let changed = &self.shared.changed;
+                let waited = changed.wait_timeout(inbox, LOOK_EVERY);
+                inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+                inbox.woken = true;
+                continue;
             }
             if inbox.stopping {
                 return false;

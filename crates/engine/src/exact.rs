@@ -325,7 +325,7 @@ impl Check<'_> {
             true => Speculation::Forced,
             false => Speculation::Off,
         };
-        let scheduler = plan.scheduler(self.package)?;
+        let scheduler = plan.scheduler(self.package, Arc::new(|| {}))?;
         let mut stepped = || progress(ExactProgress::Step);
         Ok(exact_run::run(scheduler, model, &self.prompts, condition, &mut stepped))
     }

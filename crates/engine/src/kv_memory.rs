@@ -11,7 +11,7 @@ use cache::{
 };
 use kernels::{PAGE_TOKENS, PageId};
 
-use crate::disk_tier::DiskTier;
+use crate::disk_tier::{DiskTier, Wake};
 use crate::kv_pool::KvPool;
 use crate::request::Request;
 
@@ -193,14 +193,29 @@ impl KvMemory {
         self.disk.as_ref()?.read_s(pages, self.pool.page_bytes())
     }
 
-    /// Begins to read what can be restored.
+    /// Writes to disk what waits for it, within the limit, and says so where that was too short.
+    pub(crate) fn write_out(&mut self, limit: Duration, now: Timestamp) {
+        let Some(disk) = &mut self.disk else { return };
+        let lost = disk.write_out(self.pool.store(), limit, now);
+        // What went wrong is told before.
+        disk.poll(&mut self.cache, now);
+        if lost > 0 {
+            disk.report(&format!(
+                "{lost} pages of the prompt cache were not written to disk: that was given {} s",
+                limit.as_secs_f64()
+            ));
+        }
+    }
+
+    /// Begins to read what can be restored; `wake` is called as pages come.
     pub(crate) fn read(
         &self,
         namespace: &Namespace,
         restorable: &Restorable,
         now: Timestamp,
+        wake: &Wake,
     ) -> Option<ReadRun> {
-        self.disk.as_ref()?.read(namespace, restorable, now)
+        self.disk.as_ref()?.read(namespace, restorable, now, wake)
     }
 
     /// Tells the prompt cache of a page that could not be read, before the disk tier does: the

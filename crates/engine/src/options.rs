@@ -8,7 +8,7 @@ use kernels::{KvError, KvGeometry, KvType, PAGE_TOKENS, Team, TeamError};
 use package::Package;
 use serde::Serialize;
 
-use crate::disk_tier::{DiskTier, DiskTierOptions};
+use crate::disk_tier::{DiskTier, DiskTierOptions, Wake};
 use crate::error::LoadError;
 use crate::guessing::Speculation;
 use crate::kv_memory::KvMemory;
@@ -288,8 +288,12 @@ pub(crate) fn context_within(context: usize, pages: usize) -> usize {
 }
 
 impl Plan {
-    /// An empty scheduler on new KV memory.
-    pub(crate) fn scheduler(&self, package: &Arc<Package>) -> Result<Scheduler, StartError> {
+    /// An empty scheduler on new KV memory. It is woken when something has come from disk.
+    pub(crate) fn scheduler(
+        &self,
+        package: &Arc<Package>,
+        wake: Wake,
+    ) -> Result<Scheduler, StartError> {
         let pool = KvPool::new(self.geometry, self.limits.request.pages)?;
         let now = wall_clock();
         let mut cache = PromptCache::new(cache::Limits::default(), now);
@@ -298,6 +302,6 @@ impl Plan {
             DiskTier::open(options, *model, page_bytes, pages, &mut cache, now)
         });
         let memory = KvMemory::new(pool, cache, disk);
-        Ok(Scheduler::new(Arc::clone(package), self.limits, memory))
+        Ok(Scheduler::new(Arc::clone(package), self.limits, memory, wake))
     }
 }

@@ -8,10 +8,11 @@ use cache::{PAGE_TOKENS, Restorable, Verdict};
 use kernels::PageId;
 
 use crate::kv_memory::{By, KvMemory};
+use crate::request::Request;
 use crate::running::{Prefix, Waiting};
 
-/// Pages taken in one step beside others that are computed.
-const PAGES_BESIDE: usize = 4;
+/// Pages taken in one step, so that others need not wait for all of them.
+const PAGES_AT_ONCE: usize = 4;
 
 /// An admitted request that waits for pages from disk.
 pub(crate) struct Restoring {
@@ -30,7 +31,9 @@ pub(crate) struct Restoring {
 /// What a restoring request has become.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Pages are still being read.
+    /// Pages are still being read, and none has come.
+    Waiting,
+    /// Some have come, and more are being read.
     Reading,
     /// No more pages come.
     Over,
@@ -59,23 +62,25 @@ impl Restoring {
         Restoring { waiting, admitted, looked_up, prefix, restorable, run, pages }
     }
 
-    /// Takes what has been read; where nothing else is to be computed, waits for one page.
-    pub(crate) fn advance(&mut self, memory: &mut KvMemory, by: By<'_>, alone: bool) -> Progress {
+    /// Pages that it still lacks to compute its prompt and the first token of each answer, beside
+    /// those that are counted as used.
+    pub(crate) fn pages_wanted(&self, memory: &KvMemory) -> usize {
+        let Request { prompt, choices, .. } = &self.waiting.request;
+        let found = &self.prefix.pages[..self.prefix.reused / PAGE_TOKENS];
+        let in_use = found.iter().filter(|&&page| memory.is_in_use(page)).count();
+        (prompt.len() / PAGE_TOKENS + choices).saturating_sub(in_use + self.pages.len())
+    }
+
+    /// Takes what has been read.
+    pub(crate) fn advance(&mut self, memory: &mut KvMemory, by: By<'_>) -> Progress {
         let mut taken = 0;
         while let Some(&place) = self.restorable.places.get(self.pages.len()) {
-            if !alone && taken == PAGES_BESIDE {
+            if taken == PAGES_AT_ONCE {
                 return Progress::Reading;
             }
-            let next = match self.run.try_next() {
-                NextPage::Waiting if alone && taken == 0 => match self.run.wait_next() {
-                    Some(Ok(page)) => NextPage::Page(page),
-                    Some(Err(error)) => NextPage::Failed(error),
-                    None => NextPage::End,
-                },
-                next => next,
-            };
-            let bytes = match next {
+            let bytes = match self.run.try_next() {
                 NextPage::Page(bytes) => bytes,
+                NextPage::Waiting if taken == 0 => return Progress::Waiting,
                 NextPage::Waiting => return Progress::Reading,
                 NextPage::Failed(error) => {
                     memory.note_unread(place, error, by.now);
@@ -91,6 +96,12 @@ impl Restoring {
             taken += 1;
         }
         Progress::Over
+    }
+
+    /// Pages that it holds.
+    #[cfg(test)]
+    pub(crate) fn pages(&self) -> &[PageId] {
+        &self.pages
     }
 
     /// Hands what has come to the prompt cache, where the request finds it.
@@ -111,7 +122,7 @@ impl Restoring {
         (waiting, Restored { verdict, from_disk: full * PAGE_TOKENS..end, compared_with })
     }
 
-    /// Gives everything back, for a caller who went away.
+    /// Gives everything back, for a caller who went away or for others who need the pages.
     pub(crate) fn abandon(self, memory: &mut KvMemory) -> Waiting {
         memory.release(&self.pages);
         self.prefix.pin.into_iter().for_each(|pin| memory.unpin(pin));

@@ -7,6 +7,7 @@ use package::Tokenizer;
 
 use crate::kv_memory::{By, KvMemory};
 use crate::request::Request;
+use crate::restoring::Restoring;
 use crate::running::{Prefix, Running};
 use crate::sequence::{OutOfPages, Sequence};
 use crate::shared_prefix::{Candidate, shared_pages};
@@ -27,6 +28,7 @@ pub(crate) fn outlook(
     candidate: &Candidate<'_>,
     answers: usize,
     running: &[Running],
+    restoring: &[Restoring],
     memory: &KvMemory,
 ) -> Outlook {
     let mut pages = candidate.own.map_or(Vec::new(), |own| sibling_pages(&running[own]));
@@ -46,6 +48,10 @@ pub(crate) fn outlook(
             attached += 1;
             pages_used += choice.sequence.pages_wanted();
         }
+    }
+    for restoring in restoring {
+        attached += 1;
+        pages_used += restoring.pages_wanted(memory);
     }
     let shared = pages.iter().filter(|&&page| memory.is_in_use(page)).count();
     let needed = candidate.tokens.len() / PAGE_TOKENS + answers - shared;

@@ -24,6 +24,8 @@ pub(crate) struct Waiting {
     pub(crate) rank: Rank,
     /// What it could have reused when it first waited for a prefix that is being computed.
     pub(crate) held_before: Option<usize>,
+    /// Whether its turn had come before, but others needed the pages.
+    pub(crate) was_admitted: bool,
 }
 
 impl Waiting {
@@ -31,7 +33,7 @@ impl Waiting {
     pub(crate) fn new(request: Request, events: Sender<Event>) -> Self {
         let submitted = Instant::now();
         let rank = Rank::new(&request, submitted, 0);
-        Waiting { request, events, submitted, rank, held_before: None }
+        Waiting { request, events, submitted, rank, held_before: None, was_admitted: false }
     }
 }
 

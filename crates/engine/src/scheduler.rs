@@ -16,22 +16,23 @@ use package::Package;
 use tokio::sync::mpsc::Sender;
 
 use crate::admission::{self, Load};
+use crate::disk_tier::Wake;
 use crate::drain::DrainRate;
 use crate::guessing::{Guessing, Speculation};
-use crate::kv_memory::{By, KvMemory};
+use crate::kv_memory::KvMemory;
 use crate::model::Model;
 use crate::order::Order;
 use crate::prefill_order::{self, Prompt};
 use crate::rank::Rank;
-use crate::request::{EngineError, Event, FinishReason, RequestLimits, TokenInfo, TokenLogprobs};
+use crate::request::{EngineError, Event, RequestLimits};
 use crate::restoring::Restoring;
 use crate::room::{self, Outlook};
 use crate::running::{Choice, Running, Waiting};
-use crate::sampler::{LogSoftmax, Sampler, are_numbers};
-use crate::sequence::{OutOfPages, Sequence};
+use crate::sampler::Sampler;
+use crate::sequence::Sequence;
 use crate::shared_prefix::Candidate;
 use crate::stats::EngineStats;
-use crate::step::{self, Observer, Part, Seen};
+use crate::step::{self, Observer, Part};
 use crate::step_budget::StepBudget;
 use crate::verdict::PrefillRate;
 
@@ -62,6 +63,10 @@ pub(crate) struct Scheduler {
     running: Vec<Running>,
     /// Requests that were admitted and whose prefix is being read from disk.
     restoring: Vec<Restoring>,
+    /// Is called when something has come for one of them.
+    wake: Wake,
+    /// Whether the last step had nothing to do but wait for that.
+    waits_for_disk: bool,
     /// The last events of requests that ended, with their channels.
     closing: Vec<(Sender<Event>, Event)>,
     /// Requests that ever came.
@@ -75,8 +80,9 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler with nothing to do.
-    pub(crate) fn new(package: Arc<Package>, limits: Limits, memory: KvMemory) -> Self {
+    /// A scheduler with nothing to do. `wake` is called from other threads when a step that
+    /// [waited for the disk](Self::waits_for_disk) is to be followed by another.
+    pub(crate) fn new(package: Arc<Package>, limits: Limits, memory: KvMemory, wake: Wake) -> Self {
         Scheduler {
             package,
             limits,
@@ -85,6 +91,8 @@ impl Scheduler {
             waiting: VecDeque::new(),
             running: Vec::new(),
             restoring: Vec::new(),
+            wake,
+            waits_for_disk: false,
             closing: Vec::new(),
             arrived: 0,
             budget: StepBudget::new(limits.step_budget, limits.chunk_tokens),
@@ -118,6 +126,12 @@ impl Scheduler {
         self.waiting.is_empty() && self.running.is_empty() && self.restoring.is_empty()
     }
 
+    /// Whether the last step had nothing to do, and the next will have nothing before something
+    /// has come from disk, or somebody new, or somebody goes away.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.waits_for_disk
+    }
+
     /// What running requests take, and those that the next steps will admit.
     pub(crate) fn expected_load(&self) -> Load {
         let mut load = self.load();
@@ -148,10 +162,11 @@ impl Scheduler {
         self.now = wall_clock();
         self.drop_cancelled();
         self.memory.look_after(self.now);
-        self.restore();
+        let came = self.restore();
         self.admit();
         let plan = self.plan();
         let mut plan = self.make_room(plan);
+        self.waits_for_disk = plan.is_empty() && !came && !self.restoring.is_empty();
         self.guess(&mut plan);
         if !plan.is_empty() {
             self.stats.steps += 1;
@@ -177,6 +192,11 @@ impl Scheduler {
         let now = wall_clock();
         self.memory.look_after(now);
         self.memory.prepare() || self.memory.write_to_disk(false, now)
+    }
+
+    /// Writes to disk what waits for it, before the end, and takes no longer than the limit.
+    pub(crate) fn write_out(&mut self, limit: Duration) {
+        self.memory.write_out(limit, wall_clock());
     }
 
     /// Does what an operator asks.
@@ -257,7 +277,7 @@ impl Scheduler {
             }
             let candidate = Candidate::of_waiting(next, self.limits.prompt_cache);
             let answers = next.request.choices;
-            match room::outlook(&candidate, answers, &self.running, &self.memory) {
+            match self.outlook(&candidate, answers) {
                 Outlook::NoRoom => break,
                 Outlook::Shared { leader, held } => {
                     self.stats.waiting_for_prefix += 1;
@@ -267,8 +287,12 @@ impl Scheduler {
                 }
                 Outlook::Room => waiting[at].take().into_iter().for_each(|next| self.start(next)),
             }
+            if !self.waiting.is_empty() {
+                // It found no room after all, and waits again.
+                break;
+            }
         }
-        self.waiting = waiting.into_iter().flatten().collect();
+        self.waiting.extend(waiting.into_iter().flatten());
     }
 
     /// Attaches answers that gave their pages up. Returns the rank of the first for which there is
@@ -286,27 +310,35 @@ impl Scheduler {
                 continue;
             }
             let candidate = Candidate::of_choice(running, index, choice, self.limits.prompt_cache);
-            match room::outlook(&candidate, 1, &self.running, &self.memory) {
+            match self.outlook(&candidate, 1) {
                 Outlook::NoRoom => return Some(rank),
                 Outlook::Shared { leader, held } => {
                     let left = candidate.tokens.len() - held;
                     let priority = candidate.request.priority;
                     self.running[leader].want(priority, left);
                 }
-                Outlook::Room => self.resume(index, choice),
+                Outlook::Room if self.resume(index, choice) => {}
+                Outlook::Room => return Some(rank),
             }
         }
         None
     }
 
-    /// Lets an answer that was preempted go on.
-    fn resume(&mut self, index: usize, choice: usize) {
-        let prompt_cache = self.limits.prompt_cache;
-        let running = &mut self.running[index];
-        if let Err(error) = room::resume(running, choice, prompt_cache, &mut self.memory, self.now)
-        {
+    fn outlook(&self, candidate: &Candidate<'_>, answers: usize) -> Outlook {
+        room::outlook(candidate, answers, &self.running, &self.restoring, &self.memory)
+    }
+
+    /// Lets an answer that was preempted go on; `false` if it has to wait for others after all.
+    fn resume(&mut self, index: usize, choice: usize) -> bool {
+        let (prompt_cache, running) = (self.limits.prompt_cache, &mut self.running[index]);
+        let resumed = room::resume(running, choice, prompt_cache, &mut self.memory, self.now);
+        if resumed.is_err() && self.is_any_held() {
+            return false;
+        }
+        if let Err(error) = resumed {
             self.fail(index, EngineError::Step(error.to_string()));
         }
+        true
     }
 
     // Plan.
@@ -342,34 +374,6 @@ impl Scheduler {
         plan
     }
 
-    /// Makes room for the plan's rows, in the order of ranks. When no page is left, the last in
-    /// rank that runs is preempted; what it had planned is left out.
-    fn make_room(&mut self, mut plan: Vec<Part>) -> Vec<Part> {
-        plan.sort_by_key(|part| (self.running[part.running].rank, part.choice));
-        plan.retain(|part| {
-            while self.may_run(part) {
-                match self.room_for(part) {
-                    Ok(()) => return true,
-                    Err(error) => self.preempt_last(part, error),
-                }
-            }
-            false
-        });
-        plan
-    }
-
-    fn may_run(&self, part: &Part) -> bool {
-        let running = &self.running[part.running];
-        !running.ended && running.choices[part.choice].sequence.is_attached()
-    }
-
-    fn room_for(&mut self, part: &Part) -> Result<(), OutOfPages> {
-        let Running { request, choices, .. } = &mut self.running[part.running];
-        let by = By::of(request, self.now);
-        let sequence = &mut choices[part.choice].sequence;
-        sequence.make_room(part.positions.len(), &mut self.memory, by)
-    }
-
     fn guess(&mut self, plan: &mut [Part]) {
         let memory = (&mut self.memory, self.limits.prompt_cache);
         self.guessing.guess(plan, &mut self.running, memory, self.now);
@@ -377,47 +381,6 @@ impl Scheduler {
             self.running[part.running].proposed += part.guessed.len();
             self.stats.proposed_tokens += part.guessed.len() as u64;
         }
-    }
-
-    /// Preempts the last in rank. If that is the only one, nothing but the prompt cache can stand
-    /// in its way.
-    fn preempt_last(&mut self, part: &Part, error: OutOfPages) {
-        let running = self.running.iter().enumerate();
-        let attached = running.flat_map(|(index, running)| {
-            let open = running.open_choices().filter(|(_, open)| open.sequence.is_attached());
-            open.map(move |(choice, _)| (running.rank, index, choice))
-        });
-        let attached: Vec<_> = attached.collect();
-        match attached.iter().max() {
-            Some(&(_, index, choice)) if attached.len() > 1 => self.preempt(index, choice),
-            _ => {
-                self.memory.give_up_cached(self.now);
-                if self.room_for(part).is_err() {
-                    self.fail(part.running, EngineError::Step(error.to_string()));
-                }
-            }
-        }
-    }
-
-    /// Takes an answer's pages for others. It goes on later, and nobody sees a difference.
-    fn preempt(&mut self, index: usize, choice: usize) {
-        self.stats.preemptions += 1;
-        self.retire(index, choice);
-    }
-
-    /// Preempts a request's answers, for tests; returns how many.
-    pub(crate) fn preempt_request(&mut self, id: &str) -> usize {
-        let before = self.stats.preemptions;
-        for index in 0..self.running.len() {
-            for choice in 0..self.running[index].choices.len() {
-                let Running { request, choices, .. } = &self.running[index];
-                let open = choices[choice].finished.is_none();
-                if request.id == id && open && choices[choice].sequence.is_attached() {
-                    self.preempt(index, choice);
-                }
-            }
-        }
-        (self.stats.preemptions - before) as usize
     }
 
     // Run.
@@ -468,221 +431,6 @@ impl Scheduler {
             self.budget.note(rows, took);
         }
     }
-
-    // Hand out.
-
-    fn hand_out(&mut self, plan: &[Part], logits: &[f32], observer: &mut Observer<'_>) {
-        let mut rows = logits.chunks_exact(self.limits.request.vocab);
-        for part in plan {
-            let running = &mut self.running[part.running];
-            if !running.ended {
-                running.choices[part.choice].sequence.advance(part.positions.len());
-                running.prompt_rows += if part.prefill { part.positions.len() } else { 0 };
-                self.publish_chunk(part);
-            }
-            for (position, row) in part.logits.clone().zip(&mut rows) {
-                self.take_row(part, position, row, observer);
-            }
-            let guessed = part.guessed.iter().zip(part.positions.end..);
-            for ((&token, position), row) in guessed.zip(&mut rows) {
-                if self.running[part.running].accept(part.choice, position, token) {
-                    self.stats.accepted_tokens += 1;
-                    self.take_row(part, position, row, observer);
-                }
-            }
-            self.learn(part);
-        }
-    }
-
-    /// Compares what was guessed with what was drawn, and gives back what wrong guesses took.
-    fn learn(&mut self, part: &Part) {
-        let Choice { sequence, guesses, .. } = &mut self.running[part.running].choices[part.choice];
-        guesses.learn(sequence.tokens().get(part.positions.end..).unwrap_or(&[]));
-        if !part.guessed.is_empty() {
-            sequence.trim(&mut self.memory);
-        }
-    }
-
-    fn take_row(&mut self, part: &Part, position: usize, row: &[f32], observer: &mut Observer<'_>) {
-        // An earlier row of the step may have failed the request.
-        if self.running[part.running].ended {
-            return;
-        }
-        if !are_numbers(row) {
-            return self.fail(part.running, EngineError::NotNumbers);
-        }
-        let running = &mut self.running[part.running];
-        if let (Some(count), Some(&next)) =
-            (running.request.prompt_logprobs, running.request.prompt.get(position + 1))
-        {
-            let row = LogSoftmax::new(row);
-            let logprobs = TokenLogprobs { logprob: row.of(next), top: row.top(count) };
-            running.prompt_logprobs.push(Some(logprobs));
-            return;
-        }
-        let choices = if running.clock.prefilled.is_some() {
-            part.choice..part.choice + 1
-        } else {
-            self.end_prefill(part.running);
-            0..self.running[part.running].choices.len()
-        };
-        for choice in choices {
-            self.draw(part.running, choice, row, observer);
-        }
-    }
-
-    /// The prompt is computed: publishes its full pages and gives each choice its sequence.
-    fn end_prefill(&mut self, index: usize) {
-        let running = &mut self.running[index];
-        running.clock.prefilled = Some(Instant::now());
-        if running.request.prompt_logprobs.is_some() {
-            running.prompt_logprobs.insert(0, None);
-            let logprobs = std::mem::take(&mut running.prompt_logprobs);
-            running.send(Event::PromptLogprobs(logprobs));
-        }
-        self.publish(index, 0, true);
-        for choice in 1..self.running[index].request.choices {
-            let running = &self.running[index];
-            let by = By::of(&running.request, self.now);
-            let fork = running.choices[0].sequence.fork(&mut self.memory, by);
-            let choice = running.choice(choice, fork, self.limits.request.vocab);
-            self.running[index].choices.push(choice);
-        }
-    }
-
-    /// Draws a choice's next token and sends what can be sent.
-    fn draw(&mut self, index: usize, choice: usize, row: &[f32], observer: &mut Observer<'_>) {
-        let running = &mut self.running[index];
-        if running.answer_tokens == 0 {
-            return self.finish(index, choice, FinishReason::Length, false);
-        }
-        let id = &running.request.id;
-        observer(Seen::Logits { request: id, logits: row });
-        let request = &running.request;
-        let drawing = &mut running.choices[choice];
-        let position = drawing.sequence.tokens().len();
-        let token = self.sampler.sample(row, &request.sampling, &drawing.state, position);
-        drawing.state.accept(token);
-        drawing.drawn += 1;
-        running.clock.note_token();
-        self.stats.output_tokens += 1;
-
-        let tokenizer = &self.package.tokenizer;
-        let ends = !request.ignore_end && tokenizer.end_ids().contains(&token);
-        if ends || request.stop_ids.contains(&token) {
-            return self.finish(index, choice, FinishReason::Stop, false);
-        }
-        let hidden = tokenizer.is_special(token);
-        let bytes = tokenizer.bytes(token).filter(|_| !hidden).unwrap_or_default().to_vec();
-        let row = request.logprobs.map(|count| (LogSoftmax::new(row), count));
-        let logprob = row.map(|(row, _)| row.of(token));
-        let top = row.map(|(row, count)| row.top(count)).unwrap_or_default();
-        drawing.sequence.push(token);
-        let piece = drawing.output.push(TokenInfo { id: token, bytes, logprob, top });
-        let (stopped, full) = (piece.stopped, drawing.drawn >= running.answer_tokens);
-        running.send_piece(choice, piece);
-        if stopped {
-            self.finish(index, choice, FinishReason::Stop, true);
-        } else if full {
-            self.finish(index, choice, FinishReason::Length, false);
-        }
-    }
-
-    /// Ends one answer, and the request with its last.
-    fn finish(&mut self, index: usize, choice: usize, reason: FinishReason, cut: bool) {
-        let running = &mut self.running[index];
-        if !cut {
-            let piece = running.choices[choice].output.finish();
-            running.send_piece(choice, piece);
-        }
-        running.choices[choice].finished = Some(reason);
-        running.send(Event::Finished { choice, reason });
-        self.retire(index, choice);
-        let running = &self.running[index];
-        let open = running.open_choices().count();
-        if open == 0 && running.choices.len() == running.request.choices {
-            let done = running.done(self.rate.lost_ms(&running.verdict));
-            self.closing.push((running.events.clone(), done));
-            self.stats.requests_done += 1;
-            self.end(index);
-        }
-    }
-
-    /// Publishes what a part added to a prompt that goes on, for those who wait for it.
-    fn publish_chunk(&mut self, part: &Part) {
-        let running = &self.running[part.running];
-        let pending = running.choices[part.choice].sequence.pending();
-        if part.prefill && (pending > 0 || running.clock.prefilled.is_some()) {
-            self.publish(part.running, part.choice, true);
-        }
-    }
-
-    /// Offers a choice's computed rows to the prompt cache: all of them, or the full pages
-    /// alone while the sequence goes on writing to the last one.
-    fn publish(&mut self, index: usize, choice: usize, full_pages: bool) {
-        let Running { request, choices, .. } = &self.running[index];
-        if !request.use_cache || !self.limits.prompt_cache {
-            return;
-        }
-        let sequence = &choices[choice].sequence;
-        let mut tokens = &sequence.tokens()[..sequence.computed()];
-        if full_pages {
-            tokens = &tokens[..tokens.len() / cache::PAGE_TOKENS * cache::PAGE_TOKENS];
-        }
-        self.memory.publish(tokens, sequence.pages(), By::of(request, self.now));
-    }
-
-    /// Notes what a choice has published, to be written to disk.
-    fn note_for_disk(&mut self, index: usize, choice: usize) {
-        let Running { request, choices, .. } = &self.running[index];
-        if request.use_cache && request.keep_on_disk {
-            let sequence = &choices[choice].sequence;
-            let tokens = &sequence.tokens()[..sequence.computed()];
-            let by = By::of(request, self.now);
-            self.memory.note_for_disk(tokens, sequence.pages(), by);
-        }
-    }
-
-    /// Publishes a choice's rows and gives up its pages.
-    fn retire(&mut self, index: usize, choice: usize) {
-        self.publish(index, choice, false);
-        self.note_for_disk(index, choice);
-        self.running[index].choices[choice].sequence.release(&mut self.memory);
-    }
-
-    /// Ends a request, keeping what it computed.
-    fn end(&mut self, index: usize) {
-        let open: Vec<usize> = self.running[index].open_choices().map(|open| open.0).collect();
-        for choice in open {
-            self.retire(index, choice);
-        }
-        self.running[index].ended = true;
-    }
-
-    /// Ends a request whose step failed: what it computed is not trusted.
-    fn fail(&mut self, index: usize, error: EngineError) {
-        for choice in &mut self.running[index].choices {
-            choice.sequence.release(&mut self.memory);
-        }
-        self.stats.requests_failed += 1;
-        self.closing.push((self.running[index].events.clone(), Event::Failed(error)));
-        self.running[index].ended = true;
-    }
-
-    /// Fails all that runs, after a step of which nothing is known.
-    pub(crate) fn fail_all(&mut self, error: &EngineError) {
-        for index in 0..self.running.len() {
-            if !self.running[index].ended {
-                self.fail(index, error.clone());
-            }
-        }
-        self.running.clear();
-        for restoring in std::mem::take(&mut self.restoring) {
-            let waiting = restoring.abandon(&mut self.memory);
-            self.stats.requests_failed += 1;
-            self.closing.push((waiting.events, Event::Failed(error.clone())));
-        }
-    }
 }
 
 /// Now, as the prompt cache counts it.
@@ -691,8 +439,18 @@ pub(crate) fn wall_clock() -> Timestamp {
     Timestamp(since.as_millis() as u64)
 }
 
+mod hand_out;
+mod preempt;
 mod start;
 
 #[cfg(test)]
 #[path = "scheduler_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "scheduler_world_tests.rs"]
+mod world_tests;
+
+#[cfg(test)]
+#[path = "scheduler_disk_tests.rs"]
+mod disk_tests;

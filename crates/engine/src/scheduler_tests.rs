@@ -1,25 +1,19 @@
-//! The scheduler from inside: whatever is submitted, cancelled or fails, no page is lost or
-//! written by two, and each answer is what it would be alone.
+//! The scheduler from inside: what it shares, whom it serves, and whom it stops.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use cache::{Namespace, Verdict};
-use kernels::{PageId, Team};
+use kernels::Team;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
 
 use super::*;
-use crate::options::EngineOptions;
-use crate::request::{EVENTS_UNREAD_MAX, Events, Request, Sampling, events_of};
+use crate::options::{EngineOptions, Plan};
+use crate::request::{EVENTS_UNREAD_MAX, Events, FinishReason, Request, Sampling, events_of};
+use crate::step::Seen;
 
-/// Pages of the small pool: a request of the largest size barely fits.
-const PAGES: usize = 16;
-/// Pages beside those, that are taken away for a while.
-const STARVED_MAX: usize = 8;
-
-fn package() -> Arc<Package> {
+pub(super) fn package() -> Arc<Package> {
     static PACKAGE: OnceLock<Arc<Package>> = OnceLock::new();
     let open = || {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/llama-gqa2-biased");
@@ -28,13 +22,17 @@ fn package() -> Arc<Package> {
     Arc::clone(PACKAGE.get_or_init(open))
 }
 
-fn model() -> Model {
+pub(super) fn model() -> Model {
     let package = package();
     let team = Arc::new(Team::new(1).unwrap());
     Model::load(&package, team, package.config.context, &|_, _| {}).unwrap()
 }
 
-fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
+pub(super) fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
+    plan(model, pages, chunk_tokens).scheduler(&package(), Arc::new(|| {})).unwrap()
+}
+
+pub(super) fn plan(model: &Model, pages: usize, chunk_tokens: usize) -> Plan {
     let options = EngineOptions {
         kv_bytes: Some((pages * model.kv_geometry().page_bytes()) as u64),
         chunk_tokens: Some(chunk_tokens),
@@ -44,19 +42,19 @@ fn scheduler(model: &Model, pages: usize, chunk_tokens: usize) -> Scheduler {
         speculation: false,
         ..EngineOptions::default()
     };
-    options.resolve(&package(), model).unwrap().scheduler(&package()).unwrap()
+    options.resolve(&package(), model).unwrap()
 }
 
-fn submit(scheduler: &mut Scheduler, request: Request) -> Events {
+pub(super) fn submit(scheduler: &mut Scheduler, request: Request) -> Events {
     let (events, receiver) = events_of(&request);
     scheduler.submit(Waiting::new(request, events));
     receiver
 }
 
 /// Ids and log-probability bits of each choice, if the request was done.
-type Answer = Option<Vec<Vec<(u32, u32)>>>;
+pub(super) type Answer = Option<Vec<Vec<(u32, u32)>>>;
 
-fn answer(events: &mut Events, choices: usize) -> Answer {
+pub(super) fn answer(events: &mut Events, choices: usize) -> Answer {
     let mut answer = vec![Vec::new(); choices];
     while let Ok(event) = events.try_recv() {
         match event {
@@ -71,7 +69,7 @@ fn answer(events: &mut Events, choices: usize) -> Answer {
     None
 }
 
-fn run_alone(model: &mut Model, request: &Request) -> Answer {
+pub(super) fn run_alone(model: &mut Model, request: &Request) -> Answer {
     let mut scheduler = scheduler(model, 200, 1000);
     let request = Request { use_cache: false, ..request.clone() };
     let choices = request.choices;
@@ -80,240 +78,6 @@ fn run_alone(model: &mut Model, request: &Request) -> Answer {
         scheduler.step(model, &mut |_| {});
     }
     answer(&mut events, choices)
-}
-
-impl Scheduler {
-    /// Counts each page's holders anew and compares; `starved` pages are the test's own.
-    fn audit(&self, starved: &[PageId]) {
-        let mut holders: HashMap<PageId, u32> = starved.iter().map(|&page| (page, 1)).collect();
-        let sequences = self.running.iter().flat_map(|running| &running.choices);
-        for page in sequences.flat_map(|choice| choice.sequence.pages()) {
-            *holders.entry(*page).or_insert(0) += 1;
-        }
-        let mut cached = 0;
-        for page in 0..self.memory.pool().pages() as u32 {
-            let in_cache = u32::from(self.memory.is_cached(page));
-            cached += in_cache as usize;
-            let expected = holders.get(&page).copied().unwrap_or(0) + in_cache;
-            assert_eq!(self.memory.pool().references(page), expected, "page {page}");
-        }
-        assert_eq!(self.memory.pages_in_use(), holders.len());
-        let shared = holders.values().filter(|&&sequences| sequences > 1).count();
-        assert_eq!(self.memory.pages_shared(), shared);
-        let stats = self.stats();
-        assert_eq!(stats.pages_cached, cached);
-        if self.is_idle() {
-            assert_eq!(stats.pages_free + cached + starved.len(), stats.pages);
-        }
-    }
-
-    fn test<'a>(&self) -> By<'a> {
-        let namespace = &const { Namespace::public() };
-        By { namespace, request: "test", now: self.now, expires_at: None }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Operation {
-    /// So many like requests at once, of which all but the first wait for its prefix.
-    Submit(Box<Request>, usize),
-    Cancel(prop::sample::Index),
-    /// The oldest goes, who computes what others wait for.
-    CancelOldest,
-    Steps(usize),
-    Preempt(prop::sample::Index),
-    Evict(usize),
-    /// Takes pages away, and gives back those that were taken before.
-    Starve(usize),
-}
-
-/// Prompts of few families, so that they share prefixes of random length.
-fn any_request() -> impl Strategy<Value = Request> {
-    let prompt = (0usize..3, 1usize..70, 0usize..4);
-    let shape = (1usize..4, 0usize..40, any::<bool>(), any::<u64>());
-    let options = (prop::bool::weighted(0.8), prop::bool::weighted(0.1), any::<bool>(), -2..3);
-    (prompt, shape, options).prop_map(
-        |((family, common, tail), (choices, max_tokens, greedy, seed), options)| {
-            let (use_cache, prompt_rows, salted, priority) = options;
-            let mut prompt: Vec<u32> =
-                (0..common).map(|i| ((i * (7 + family) + family) % 250) as u32).collect();
-            prompt.extend((0..tail).map(|i| (seed as usize + i) as u32 % 250));
-            let sampling = Sampling {
-                temperature: if greedy { 0.0 } else { 1.0 },
-                repetition_penalty: 1.1,
-                seed: Some(seed),
-                ..Sampling::default()
-            };
-            Request {
-                choices,
-                max_tokens: Some(max_tokens),
-                sampling,
-                ignore_end: true,
-                logprobs: Some(0),
-                prompt_logprobs: prompt_rows.then_some(1),
-                use_cache,
-                priority,
-                ..Request::new(
-                    format!("{seed}"),
-                    prompt,
-                    if salted { Namespace::from_salt("a") } else { Namespace::public() },
-                )
-            }
-        },
-    )
-}
-
-fn any_operation() -> impl Strategy<Value = Operation> {
-    let submit = (any_request(), prop_oneof![3 => Just(1), 1 => 2usize..4]);
-    prop_oneof![
-        4 => submit.prop_map(|(request, times)| Operation::Submit(Box::new(request), times)),
-        1 => any::<prop::sample::Index>().prop_map(Operation::Cancel),
-        1 => Just(Operation::CancelOldest),
-        8 => (1usize..9).prop_map(Operation::Steps),
-        1 => any::<prop::sample::Index>().prop_map(Operation::Preempt),
-        1 => (1usize..PAGES).prop_map(Operation::Evict),
-        1 => (0usize..=STARVED_MAX).prop_map(Operation::Starve),
-    ]
-}
-
-/// A scheduler on a small pool, and who waits for it.
-struct World {
-    model: Model,
-    scheduler: Scheduler,
-    open: Vec<(Request, Events)>,
-    starved: Vec<PageId>,
-    finished: usize,
-}
-
-impl World {
-    fn new(chunk_tokens: usize, speculation: Speculation) -> Self {
-        let model = model();
-        let mut scheduler = scheduler(&model, PAGES + STARVED_MAX, chunk_tokens);
-        scheduler.guessing = Guessing::new(speculation);
-        // Whatever is accepted can run also while pages are taken away.
-        scheduler.limits.request.pages = PAGES;
-        World { model, scheduler, open: Vec::new(), starved: Vec::new(), finished: 0 }
-    }
-
-    fn apply(&mut self, operation: Operation) {
-        let scheduler = &mut self.scheduler;
-        match operation {
-            Operation::Submit(request, times) => {
-                for _ in 0..times {
-                    if scheduler.limits.request.check(&request).is_ok() {
-                        let events = submit(scheduler, Request::clone(&request));
-                        self.open.push((Request::clone(&request), events));
-                    }
-                }
-            }
-            Operation::Cancel(index) if !self.open.is_empty() => {
-                self.open.swap_remove(index.index(self.open.len()));
-            }
-            Operation::CancelOldest if !self.open.is_empty() => drop(self.open.remove(0)),
-            Operation::Cancel(_) | Operation::CancelOldest => {}
-            Operation::Steps(steps) => (0..steps).for_each(|_| self.step()),
-            Operation::Preempt(index) => {
-                if !scheduler.running.is_empty() {
-                    let which = index.index(scheduler.running.len());
-                    let id = scheduler.running[which].request.id.clone();
-                    scheduler.preempt_request(&id);
-                }
-            }
-            Operation::Evict(pages) => {
-                let taken = (0..pages).map_while(|_| scheduler.memory.allocate(scheduler.test()));
-                let taken: Vec<PageId> = taken.collect();
-                scheduler.memory.release(&taken);
-            }
-            Operation::Starve(pages) => {
-                scheduler.memory.release(&std::mem::take(&mut self.starved));
-                let taken = (0..pages).map_while(|_| scheduler.memory.allocate(scheduler.test()));
-                self.starved = taken.collect();
-            }
-        }
-    }
-
-    fn step(&mut self) {
-        self.scheduler.step(&mut self.model, &mut |_| {});
-        self.scheduler.audit(&self.starved);
-    }
-
-    /// Compares what is finished with solo runs.
-    fn compare(&mut self) {
-        let mut open = Vec::new();
-        for (request, mut events) in self.open.drain(..) {
-            if !events.is_closed() {
-                open.push((request, events));
-                continue;
-            }
-            let together = answer(&mut events, request.choices);
-            assert!(together.is_some(), "a request without an end");
-            assert_eq!(together, run_alone(&mut self.model, &request));
-            self.finished += 1;
-        }
-        self.open = open;
-    }
-
-    /// Lets all come to their end, and looks whether every page is back.
-    fn finish(&mut self) {
-        for _ in 0..50_000 {
-            if self.scheduler.is_idle() {
-                break;
-            }
-            self.step();
-        }
-        assert!(self.scheduler.is_idle(), "a request is stuck");
-        self.compare();
-        assert!(self.open.is_empty());
-        self.apply(Operation::Starve(0));
-        let now = self.scheduler.now;
-        self.scheduler.memory.clear_cache(now);
-        assert_eq!(self.scheduler.stats().pages_free, PAGES + STARVED_MAX);
-    }
-}
-
-/// Fewer than proptest's own number, unless its variable asks for some.
-fn cases() -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    asked.and_then(|cases| cases.parse().ok()).unwrap_or(60)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
-
-    #[test]
-    fn no_page_is_lost_and_every_answer_is_its_solo_answer(
-        operations in prop::collection::vec(any_operation(), 1..200),
-        chunk_tokens in 1usize..40,
-        speculation in prop::sample::select(
-            vec![Speculation::Off, Speculation::Adaptive, Speculation::Forced],
-        ),
-    ) {
-        let mut world = World::new(chunk_tokens, speculation);
-        operations.into_iter().for_each(|operation| world.apply(operation));
-        world.finish();
-    }
-}
-
-#[test]
-fn ten_thousand_operations_leave_nothing_behind() {
-    let mut world = World::new(16, Speculation::Forced);
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for number in 0..10_000 {
-        let operation = any_operation().new_tree(&mut runner).unwrap().current();
-        // More than are answered would only make the queue longer.
-        match operation {
-            Operation::Submit(..) if world.open.len() > 40 => world.apply(Operation::Steps(8)),
-            operation => world.apply(operation),
-        }
-        if number % 100 == 0 {
-            world.compare();
-        }
-    }
-    world.finish();
-    let stats = world.scheduler.stats();
-    println!("{} requests finished, {stats:?}", world.finished);
-    assert!(world.finished > 1000 && stats.preemptions > 100 && stats.shared_prefix_tokens > 100);
-    assert!(stats.accepted_tokens > 1000 && stats.proposed_tokens > 2 * stats.accepted_tokens);
 }
 
 #[test]
@@ -487,7 +251,7 @@ fn eviction_makes_room_and_is_named() {
 }
 
 /// A request for some tokens that does not end by itself.
-fn going(id: &str, prompt: Vec<u32>, max_tokens: usize) -> Request {
+pub(super) fn going(id: &str, prompt: Vec<u32>, max_tokens: usize) -> Request {
     Request {
         max_tokens: Some(max_tokens),
         ignore_end: true,
@@ -497,7 +261,7 @@ fn going(id: &str, prompt: Vec<u32>, max_tokens: usize) -> Request {
     }
 }
 
-fn counted(from: u32, tokens: u32) -> Vec<u32> {
+pub(super) fn counted(from: u32, tokens: u32) -> Vec<u32> {
     (from..from + tokens).map(|token| token % 250).collect()
 }
 

@@ -46,7 +46,8 @@ pub struct EngineStats {
     pub requests_unread: u64,
     /// Requests whose turn did not come in time.
     pub requests_expired: u64,
-    /// Answers that gave up their pages for others, each time counted.
+    /// Answers that gave up their pages for others, each time counted, and requests that did so
+    /// while their prefix was being read from disk.
     pub preemptions: u64,
     /// Of [`reused_tokens`](Self::reused_tokens), those that another request computed while this
     /// one waited for them.

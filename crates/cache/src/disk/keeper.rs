@@ -53,6 +53,7 @@ impl Keeper {
                     self.catalog.delete(&doomed);
                 }
                 Message::Flush(done) => {
+                    self.catalog.note_uses(1);
                     let _ = done.send(());
                 }
                 Message::Close => break,

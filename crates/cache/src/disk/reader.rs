@@ -82,16 +82,26 @@ impl DiskReader {
     }
 
     /// Reads pages in order on a thread of their own, at most `ahead` (at least 1) before they are
-    /// taken. It ends at the first page that does not come.
+    /// taken. It ends at the first page that does not come. Calls `arrived` on that thread after
+    /// each that has come, and at the end.
     ///
     /// # Errors
     ///
     /// When the system gives no thread.
-    pub fn read_run(&self, run: Vec<Wanted>, ahead: usize) -> io::Result<ReadRun> {
+    pub fn read_run(
+        &self,
+        run: Vec<Wanted>,
+        ahead: usize,
+        arrived: impl Fn() + Send + 'static,
+    ) -> io::Result<ReadRun> {
         let (pages, taken) = sync_channel(ahead.max(1));
         let (spare, spares) = channel();
         let reader = self.clone();
-        let work = move || reader.read_all(&run, &pages, &spares);
+        let work = move || {
+            reader.read_all(&run, &pages, &spares, &arrived);
+            drop(pages);
+            arrived();
+        };
         std::thread::Builder::new().name("disk-read".into()).spawn(work)?;
         Ok(ReadRun { taken, spare })
     }
@@ -101,6 +111,7 @@ impl DiskReader {
         run: &[Wanted],
         pages: &SyncSender<Result<Vec<u8>, ReadError>>,
         spares: &Receiver<Vec<u8>>,
+        arrived: &dyn Fn(),
     ) {
         for wanted in run {
             let mut page = spares.try_recv().unwrap_or_default();
@@ -110,6 +121,7 @@ impl DiskReader {
             if pages.send(result).is_err() || is_last {
                 return;
             }
+            arrived();
         }
     }
 }

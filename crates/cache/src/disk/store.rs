@@ -6,8 +6,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::disk::catalog::{Catalog, half};
 use crate::disk::chain::ChainKey;
@@ -256,13 +257,18 @@ impl DiskStore {
         held.count() * PAGE_TOKENS
     }
 
-    /// Waits until everything that was asked for before has been done.
+    /// Waits until everything that was asked for before has been done, and noted in the files when
+    /// they were used.
     pub fn flush(&self) {
+        self.flush_within(Duration::MAX);
+    }
+
+    /// As [`flush`](Self::flush), but waits no longer than `limit`; whether all was done by then.
+    pub fn flush_within(&self, limit: Duration) -> bool {
         let (done, is_done) = sync_channel(1);
-        if self.messages.send(Message::Flush(done)).is_ok() {
-            // An error means that the thread is gone, and with it what there was to wait for.
-            let _ = is_done.recv();
-        }
+        // An error means that the thread is gone, and with it what there was to wait for.
+        self.messages.send(Message::Flush(done)).is_err()
+            || is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout)
     }
 
     /// Figures of the store at this moment.

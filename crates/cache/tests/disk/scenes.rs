@@ -257,7 +257,7 @@ fn a_run_is_read_in_order_and_ends_at_what_is_missing() {
     // What was stored ends with another page than what is asked for.
     let run = Wanted::run(&NAMESPACE, &tokens(&[5, 6, 7, 9]), 1, &places[1..]);
     assert_eq!(run.len(), 3);
-    let mut run = store.reader().read_run(run, 2).unwrap();
+    let mut run = store.reader().read_run(run, 2, || {}).unwrap();
     for (name, _) in &records[1..3] {
         let page = run.wait_next().unwrap().unwrap();
         assert_eq!(page, content(1, name));

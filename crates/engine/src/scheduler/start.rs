@@ -56,16 +56,17 @@ impl Scheduler {
         if read_s.zip(compute_s).is_some_and(|(read_s, compute_s)| read_s >= compute_s) {
             return Err(prefix);
         }
-        match self.memory.read(&waiting.request.namespace, &restorable, self.now) {
+        let namespace = &waiting.request.namespace;
+        match self.memory.read(namespace, &restorable, self.now, &self.wake) {
             Some(run) => Ok((prefix, restorable, run)),
             None => Err(prefix),
         }
     }
 
-    /// Takes what has been read from disk, and lets those run for whom all has come. Waits for it
-    /// where there is nothing to compute meanwhile.
-    pub(super) fn restore(&mut self) {
-        let mut at = 0;
+    /// Takes what has been read from disk, and lets those run for whom all has come. `false` if
+    /// nothing has come for anybody.
+    pub(super) fn restore(&mut self) -> bool {
+        let (mut at, mut came) = (0, false);
         while at < self.restoring.len() {
             if self.restoring[at].waiting.events.is_closed() {
                 self.stats.requests_cancelled += 1;
@@ -77,9 +78,10 @@ impl Scheduler {
             let id = restoring.waiting.request.id.clone();
             let expires_at = restoring.waiting.request.expires_at(self.now);
             let by = By { namespace: &namespace, request: &id, now: self.now, expires_at };
-            let alone = self.running.is_empty() && self.waiting.is_empty();
-            match restoring.advance(&mut self.memory, by, alone) {
-                Progress::Reading => at += 1,
+            let progress = restoring.advance(&mut self.memory, by);
+            came |= progress != Progress::Waiting;
+            match progress {
+                Progress::Waiting | Progress::Reading => at += 1,
                 Progress::Over => {
                     let restoring = self.restoring.remove(at);
                     let (admitted, looked_up) = (restoring.admitted, restoring.looked_up);
@@ -88,6 +90,7 @@ impl Scheduler {
                 }
             }
         }
+        came
     }
 
     fn launch_restored(
@@ -117,21 +120,25 @@ impl Scheduler {
         self.launch(waiting, prefix, clock);
     }
 
-    /// Lets a request run on its prefix.
+    /// Lets a request run on its prefix. Without a page for its own copy of the last one, it waits
+    /// again for those who hold pages; if nobody does, there is no memory for it.
     fn launch(&mut self, waiting: Waiting, mut prefix: Prefix, clock: Clock) {
-        let Waiting { request, events, rank, held_before, .. } = waiting;
-        self.explain_otherwise(&request, &mut prefix.verdict);
-        let by = By::of(&request, self.now);
-        let mut sequence = Sequence::new(request.prompt.clone());
+        let by = By::of(&waiting.request, self.now);
+        let mut sequence = Sequence::new(waiting.request.prompt.clone());
         let (pages, reused) = (&prefix.pages, prefix.reused);
         let attached = room::attach(&mut sequence, pages, reused, &mut self.memory, by);
         let looked_up = prefix.pin.is_some();
         prefix.pin.into_iter().for_each(|pin| self.memory.unpin(pin));
+        if attached.is_err() && self.is_any_held() {
+            return self.wait_again(waiting);
+        }
+        let Waiting { request, events, rank, held_before, .. } = waiting;
         if let Err(error) = attached {
             self.stats.requests_failed += 1;
             self.closing.push((events, Event::Failed(EngineError::Step(error.to_string()))));
             return;
         }
+        self.explain_otherwise(&request, &mut prefix.verdict);
         self.stats.prompt_tokens += prefix.verdict.prompt_tokens as u64;
         self.stats.reused_tokens += reused as u64;
         let shared = held_before.map_or(0, |held| reused.saturating_sub(held));

@@ -2,6 +2,7 @@
 
 mod answers;
 mod damage;
+mod disk;
 mod exact;
 mod limits;
 mod reuse;

@@ -142,7 +142,7 @@ fn counters(stats: &EngineStats) -> [Metric; 17] {
         (
             "refrain_preemptions_total",
             stats.preemptions,
-            "Answers that gave up their pages for others.",
+            "Answers, and requests being restored, that gave up their pages for others.",
         ),
         ("refrain_prompt_tokens_total", stats.prompt_tokens, "Prompt tokens of admitted requests."),
         (
