@@ -129,9 +129,11 @@ pub struct Stop {
     pub reason: Reason,
     /// The position of the first prompt token that was not reused.
     pub at: usize,
-    /// `different_token`: the token that is held at this position.
+    /// `different_token`, `retokenized`: the token that is held at this position.
+    /// `template_changed`: the other rendering's token where both part.
     pub cached: Option<TokenText>,
-    /// `different_token`: the prompt's token at this position.
+    /// `different_token`, `retokenized`: the prompt's token at this position. `template_changed`:
+    /// its token where both renderings part.
     pub request: Option<TokenText>,
     /// Index of the message that the position lies in.
     pub message: Option<usize>,
@@ -139,17 +141,18 @@ pub struct Stop {
     pub role: Option<String>,
     /// Characters (Unicode scalars, half-open) of that message's own content.
     pub chars: Option<[usize; 2]>,
-    /// `different_token`: how many prompt tokens after the difference were held in the same order:
+    /// With `cached`: how many prompt tokens after the difference were held in the same order:
     /// what moving the difference to the end would have saved.
     pub identical_after: Option<usize>,
-    /// `different_token`: the span that changed, and how.
+    /// `different_token`, `template_changed`: the span that changed, and how.
     #[serde(flatten)]
     pub difference: Option<Difference>,
     /// `first_request`: the cache remembers what it saw from here on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// `evicted`, `expired`, `damaged`, `cheaper_to_compute`: how many of the prompt's tokens were
-    /// once held, or are on disk.
+    /// `evicted`, `expired`, `damaged`, `cheaper_to_compute`, `different_model`: how many of the
+    /// prompt's tokens were once held, or are on disk. `retokenized`: up to where its text is held
+    /// under other ids. `template_changed`: how many tokens of the other rendering are held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_tokens: Option<usize>,
     /// With `held_tokens`: when the page at this position was last used.

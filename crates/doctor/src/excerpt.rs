@@ -22,14 +22,14 @@ impl Excerpt {
     pub const CHARS: usize = 24;
 
     /// The text around the stop of the `verdict` that `second` gets after `first`; `None` unless
-    /// that is a `different_token`.
+    /// that is a `different_token` or `retokenized`.
     pub fn of(
         verdict: &Verdict,
         first: &Prompt,
         second: &Prompt,
         tokenizer: &Tokenizer,
     ) -> Option<Excerpt> {
-        if verdict.stop.reason != Reason::DifferentToken {
+        if !matches!(verdict.stop.reason, Reason::DifferentToken | Reason::Retokenized) {
             return None;
         }
         let at = verdict.stop.at;

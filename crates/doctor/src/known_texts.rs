@@ -116,14 +116,14 @@ fn bytes_of(encoding: &Encoding) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use package::Tokenizer;
     use proptest::prelude::*;
 
     use super::*;
 
     /// Bytes as tokens, two marks, and one pair that is merged.
-    fn tokenizer() -> Tokenizer {
+    pub(crate) fn tokenizer() -> Tokenizer {
         let mut vocabulary = serde_json::Map::new();
         for (id, byte) in (b'a'..=b'z').enumerate() {
             vocabulary.insert(char::from(byte).to_string(), id.into());

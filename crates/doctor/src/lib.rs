@@ -17,7 +17,7 @@
 //! };
 //! let first = Prompt::read("a.txt", b"Once upon a time", maker)?;
 //! let second = Prompt::read("b.txt", b"Once upon a midnight dreary", maker)?;
-//! let verdict = doctor::why(&first, &second, maker.tokenizer);
+//! let verdict = doctor::why(&first, &second, maker);
 //! println!("{} of {} tokens reused", verdict.reused_tokens, verdict.prompt_tokens);
 //! # Ok(())
 //! # }
@@ -31,10 +31,13 @@ mod excerpt;
 mod hint;
 mod known_texts;
 mod prompt;
+mod rendering;
 mod replay;
+mod retokenized;
 mod text_prompt;
 mod tools;
 mod verdict;
+mod why;
 
 pub use conversation::{PromptMaker, check_messages};
 pub use difference::DIFFERENCE_TOKENS_MAX;
@@ -43,7 +46,9 @@ pub use excerpt::Excerpt;
 pub use hint::{Explained, Hint};
 pub use known_texts::KnownTexts;
 pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
+pub use rendering::{Conversation, Rendering, Renderings, note_rendering};
 pub use replay::{AtCapacity, Replay, ReplayError, StopCount, Trace, TraceFormat};
 pub use text_prompt::{TextPrompt, token_ids};
 pub use tools::{check_tool_choice, check_tools};
-pub use verdict::{Compared, complete, why};
+pub use verdict::{Compared, complete};
+pub use why::why;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::anthropic;
 use crate::conversation::{PromptMaker, check_messages};
 use crate::error::{PromptError, check_length, shown};
+use crate::rendering::Rendering;
 use crate::text_prompt::TextPrompt;
 use crate::tools::{check_tool_choice, check_tools};
 
@@ -115,6 +116,21 @@ impl Prompt {
             true => Err(PromptError::new("", "the prompt is empty")),
             false => Ok(self),
         }
+    }
+
+    /// Its messages as they are rendered with the template's variables that `other` has; `None`
+    /// where these are its own.
+    pub(crate) fn rendered_as(&self, other: &Prompt, maker: PromptMaker<'_>) -> Option<Rendering> {
+        const FIELD: &str = "chat_template_kwargs";
+        let mut body = self.body.clone().filter(|_| self.map.is_some())?;
+        let variables = |body: &Map<String, Value>| body.get(FIELD).cloned().unwrap_or_default();
+        let (own, others) = (variables(&body), variables(other.body.as_ref()?));
+        if own == others {
+            return None;
+        }
+        body.insert(FIELD.to_owned(), others);
+        let Prompt { tokens, map, .. } = Prompt::of_body(&self.name, body, maker).ok()?;
+        map.map(|map| Rendering { tokens, map })
     }
 
     fn plain(name: &str, shape: Shape, tokens: Vec<u32>) -> Prompt {

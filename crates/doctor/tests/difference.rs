@@ -14,6 +14,8 @@ Today is {{ strftime_now('%Y-%m-%d') }}.\n\
 {% for message in messages %}<{{ message.role }}>{{ message.content }}\
 {% for call in message.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}\n\
 {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+/// As above, with a line that a variable asks for.
+const WITH_STYLE: &str = "{% if style is defined %}Style: {{ style }}.\n{% endif %}";
 
 struct Fixture {
     tokenizer: Tokenizer,
@@ -24,24 +26,29 @@ impl Fixture {
     fn new() -> Self {
         let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/goldens");
         let tokenizer = Tokenizer::from_directory(&goldens.join("llama-gqa2-biased"));
-        let template = ChatTemplate::new(TEMPLATE, "", "").expect("a template");
+        let template = format!("{WITH_STYLE}{TEMPLATE}");
+        let template = ChatTemplate::new(&template, "", "").expect("a template");
         Self { tokenizer: tokenizer.expect("a tokenizer"), template }
+    }
+
+    fn maker<'a>(&'a self, date: &'a str) -> PromptMaker<'a> {
+        PromptMaker {
+            tokenizer: &self.tokenizer,
+            chat_template: Some(&self.template),
+            date: Some(date),
+            context: None,
+            known: None,
+        }
     }
 
     /// The verdict on the second body after the first, each on its date.
     fn why_on(&self, first: (&Value, &str), second: (&Value, &str)) -> Value {
-        let read = |name: &str, (body, date): (&Value, &str)| {
-            let maker = PromptMaker {
-                tokenizer: &self.tokenizer,
-                chat_template: Some(&self.template),
-                date: Some(date),
-                context: None,
-                known: None,
-            };
+        let (earlier, maker) = (self.maker(first.1), self.maker(second.1));
+        let read = |name: &str, body: &Value, maker| {
             Prompt::read(name, body.to_string().as_bytes(), maker).expect("a prompt")
         };
-        let (first, second) = (read("a.json", first), read("b.json", second));
-        let verdict = doctor::why(&first, &second, &self.tokenizer);
+        let (first, second) = (read("a.json", first.0, earlier), read("b.json", second.0, maker));
+        let verdict = doctor::why(&first, &second, maker);
         serde_json::to_value(Explained::new(&verdict)).expect("JSON")
     }
 
@@ -251,6 +258,51 @@ fn a_verdict_without_a_difference_has_none() {
     let verdict = fixture.why(&body, &body);
     assert!(verdict["stop"].get("kind").is_none());
     assert_eq!((&verdict["hint"], &verdict["advice"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn the_same_messages_with_other_variables_are_another_rendering() {
+    let fixture = Fixture::new();
+    let styled = |style: &str, system: &str| {
+        let mut body = chat(system);
+        body["chat_template_kwargs"] = json!({"style": style});
+        body
+    };
+    let verdict = fixture.why(&styled("short", "Be kind."), &styled("long", "Be kind."));
+    let stop = &verdict["stop"];
+    assert_eq!((&stop["reason"], &stop["role"]), (&json!("template_changed"), &json!("template")));
+    assert_eq!((&stop["cached_text"], &stop["request_text"]), (&json!("short"), &json!("long")));
+    let lost = stop["held_tokens"].as_u64().expect("known") - stop["at"].as_u64().expect("known");
+    assert!(lost > 40, "{stop}");
+    assert_eq!(verdict["hint"], "structure");
+    // From the first token on.
+    let verdict = fixture.why(&chat("Be kind."), &styled("long", "Be kind."));
+    let stop = &verdict["stop"];
+    assert_eq!((&stop["reason"], &stop["at"]), (&json!("template_changed"), &json!(0)));
+    // Other messages are another matter, also where more of another rendering is held.
+    let verdict = fixture.why(&styled("long", "Be kind."), &chat("Hush."));
+    assert_eq!(verdict["stop"]["reason"], "first_request");
+    let verdict = fixture.why(&chat("Be kind."), &chat("Be brief."));
+    assert_eq!(verdict["stop"]["reason"], "different_token");
+    let verdict = fixture.why(&styled("long", "Be kind."), &styled("long", "Be kind."));
+    assert_eq!(verdict["stop"]["reason"], "end_of_prompt");
+}
+
+#[test]
+fn the_same_text_in_other_tokens_is_told_from_another_text() {
+    let fixture = Fixture::new();
+    let encode = |text: &str| fixture.tokenizer.encode(text, false).expect("encodes").ids;
+    let text = "In the beginning was the word, and the word was a token.";
+    let whole = encode(text);
+    // Letter by letter.
+    let split: Vec<u32> = text.chars().flat_map(|letter| encode(&letter.to_string())).collect();
+    assert_ne!(whole, split);
+    let stop = &fixture.why(&json!({"prompt": split}), &json!({"prompt": whole}))["stop"];
+    assert_eq!(stop["reason"], "retokenized");
+    assert_eq!(stop["held_tokens"], whole.len());
+    let other = encode(&text.replace("token", "letter"));
+    let stop = &fixture.why(&json!({"prompt": whole}), &json!({"prompt": other}))["stop"];
+    assert_eq!(stop["reason"], "different_token");
 }
 
 #[test]

@@ -28,6 +28,27 @@ impl Engine {
         carried_out(self, order).await
     }
 
+    /// How many tokens of each sequence the prompt cache holds, in memory or on disk. Nothing
+    /// counts as used.
+    ///
+    /// # Errors
+    /// As [`cached_prefixes`](Self::cached_prefixes).
+    pub async fn held_tokens(
+        &self,
+        namespace: Namespace,
+        sequences: Vec<Vec<u32>>,
+    ) -> Result<Vec<usize>, OrderError> {
+        let order = move |memory: &mut KvMemory, now| {
+            memory.expire(now);
+            let held = |tokens: &Vec<u32>| {
+                let held = memory.held(&namespace, tokens).tokens;
+                held.max(memory.cache().alive_tokens(&namespace, tokens))
+            };
+            sequences.iter().map(held).collect()
+        };
+        carried_out(self, order).await
+    }
+
     /// Keeps what is in memory of a prefix there until [`unpin_prefix`](Self::unpin_prefix) is
     /// given the name. A pin of the namespace with this name is taken back. Returns how many tokens
     /// it keeps.

@@ -17,6 +17,7 @@ mod ops;
 mod outcome;
 mod price;
 mod reception;
+mod second_look;
 mod state;
 mod tally;
 

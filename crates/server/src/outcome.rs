@@ -32,6 +32,10 @@ impl Account {
         Self { app, caller, id, prompts }
     }
 
+    pub(crate) fn app(&self) -> &App {
+        &self.app
+    }
+
     /// Counts how the prompt of this index went, and tells the operator of a miss.
     pub(crate) fn settle(
         &self,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
-use doctor::{KnownTexts, PromptMaker};
+use doctor::{KnownTexts, PromptMaker, Renderings};
 use engine::{Engine, Events, Request};
-use package::Package;
+use package::{ChatTemplate, Package};
 use tokio::sync::Semaphore;
 
 use crate::callers::{Caller, Callers};
@@ -31,6 +31,9 @@ pub struct ServerOptions {
     pub prices: Option<Prices>,
     /// Takes what the operator is told; `None` says nothing.
     pub log: Option<Log>,
+    /// Chat templates of this model that rendered what is held on disk, other than the one that
+    /// renders now.
+    pub earlier_templates: Vec<ChatTemplate>,
 }
 
 impl ServerOptions {
@@ -50,6 +53,7 @@ pub(crate) struct App {
     pub(crate) options: Arc<ServerOptions>,
     pub(crate) started_s: u64,
     pub(crate) tally: Arc<Tally>,
+    pub(crate) renderings: Arc<Renderings>,
     known: Arc<KnownTexts>,
     /// Prompts that may be rendered and tokenized at the same time.
     preparing: Arc<Semaphore>,
@@ -59,8 +63,10 @@ pub(crate) struct App {
 const PREPARING_MAX: usize = 2;
 
 impl App {
-    pub(crate) fn new(engine: Engine, package: Arc<Package>, options: ServerOptions) -> Self {
+    pub(crate) fn new(engine: Engine, package: Arc<Package>, mut options: ServerOptions) -> Self {
+        let renderings = Renderings::new(std::mem::take(&mut options.earlier_templates));
         Self {
+            renderings: Arc::new(renderings),
             engine,
             package,
             options: Arc::new(options),

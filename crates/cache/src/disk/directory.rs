@@ -10,6 +10,8 @@ use crate::timestamp::Timestamp;
 const SEGMENT_ENDING: &str = ".segment";
 /// A file that is being made and gets its name when it is whole.
 const NEW_ENDING: &str = ".new";
+/// A text that is kept beside the pages.
+pub(crate) const TEXT_ENDING: &str = ".text";
 /// The namespaces' secret.
 pub(crate) const SECRET: &str = "secret";
 /// Files that are looked at: far more than there are, unless somebody keeps other things there.
@@ -37,6 +39,7 @@ pub(crate) enum FileKind {
     Segment,
     /// Left by a crash, or being made at this moment.
     New,
+    Text,
     Secret,
     Lock,
     Foreign,
@@ -159,6 +162,7 @@ fn kind(name: &str) -> FileKind {
         LOCK => FileKind::Lock,
         _ if named(SEGMENT_ENDING) => FileKind::Segment,
         _ if named(NEW_ENDING) => FileKind::New,
+        _ if named(TEXT_ENDING) => FileKind::Text,
         _ => FileKind::Foreign,
     }
 }

@@ -22,6 +22,7 @@ mod segment;
 mod shared;
 mod stats;
 mod store;
+mod texts;
 mod writing;
 
 pub use damage::{Damage, DamageKind};
@@ -32,3 +33,4 @@ pub use record::{NewPage, SequencePage, StoredRun, Wanted};
 pub use secret::secret;
 pub use stats::DiskStats;
 pub use store::{DiskStore, OpenError, Opened};
+pub use texts::keep_text;

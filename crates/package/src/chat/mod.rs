@@ -39,6 +39,7 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     forms: Forms,
     uses_tools: bool,
+    source: String,
     bos: String,
     eos: String,
 }
@@ -99,7 +100,8 @@ impl ChatTemplate {
             .map_err(|error| ChatError::Syntax(error.to_string()))?;
         let forms = Forms { content: ContentForm::Either, null: EmptyForNull::default() };
         let (bos, eos) = (bos.to_owned(), eos.to_owned());
-        let mut template = ChatTemplate { environment, forms, uses_tools: false, bos, eos };
+        let source = source.to_owned();
+        let mut template = ChatTemplate { environment, forms, uses_tools: false, source, bos, eos };
         on_large_stack(|| template.find_out())?;
         Ok(template)
     }
@@ -134,6 +136,19 @@ impl ChatTemplate {
         let text = |id: Option<u32>| id.map(|id| tokenizer.decode(&[id], true)).unwrap_or_default();
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
         source.map(|source| ChatTemplate::new(&source, &bos, &eos)).transpose()
+    }
+
+    /// The template's text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Another template of the same model: with the same tokens that begin and end a text.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_source(&self, source: &str) -> Result<ChatTemplate, ChatError> {
+        ChatTemplate::new(source, &self.bos, &self.eos)
     }
 
     /// Whether declaring tools can change what it renders.

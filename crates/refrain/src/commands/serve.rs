@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::{DiskTierOptions, EngineOptions, MemoryNeed};
-use package::Sources;
+use package::{ChatTemplate, Sources};
 use server::{Callers, ServerOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     let listener = runtime.block_on(listen(arguments))?;
     let disk = disk_tier(arguments);
     let directory = disk.as_ref().map(|disk| disk.directory.as_path());
+    let kept = directory.map(Path::to_path_buf);
     let keys = arguments.api_keys.as_deref();
     let callers = keys.map(|keys| callers(keys, directory)).transpose()?;
     let options = EngineOptions {
@@ -48,7 +49,26 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     let budget = bytes::show(info.kv_budget_bytes);
     terminal.status("Serving", &format!("{} tokens of context, {budget} for K/V", info.context));
     warn_of_memory(&loaded, terminal)?;
-    runtime.block_on(answer(arguments, listener, loaded, callers, terminal))
+    let earlier_templates = kept.map_or(Vec::new(), |kept| earlier_templates(&kept, &loaded));
+    let options = ServerOptions {
+        strict_model: arguments.strict_model,
+        template_date: arguments.template_date.clone(),
+        cache_lifetime: arguments.cache_ttl,
+        callers,
+        prices: arguments.price.clone(),
+        log: Some(operator_log::start(terminal)?),
+        earlier_templates,
+    };
+    runtime.block_on(answer(arguments, listener, loaded, options, terminal))
+}
+
+/// The chat templates that rendered what the directory holds, other than the model's own, which is
+/// kept there for later starts. Where that fails, misses are explained without them.
+fn earlier_templates(directory: &Path, loaded: &Loaded) -> Vec<ChatTemplate> {
+    let Some(template) = &loaded.package.chat_template else { return Vec::new() };
+    let earlier = cache::disk::keep_text(directory, template.source()).unwrap_or_default();
+    // One that no longer compiles can have rendered nothing that is still found.
+    earlier.iter().filter_map(|source| template.with_source(source).ok()).collect()
 }
 
 /// The keys that are asked for. Their namespaces are told apart by a secret that is kept where the
@@ -118,7 +138,7 @@ async fn answer(
     arguments: &ServeArguments,
     listener: TcpListener,
     loaded: Loaded,
-    callers: Option<Callers>,
+    options: ServerOptions,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
@@ -126,21 +146,13 @@ async fn answer(
     let prompts = arguments.warm.as_deref().map(|path| warm::read(path, &loaded, date));
     let prompts = prompts.transpose()?.unwrap_or_default();
     let has_prompts = !prompts.is_empty();
-    if !is_loopback(address.ip()) && callers.is_none() {
+    if !is_loopback(address.ip()) && options.callers.is_none() {
         terminal.status("Warning", "anyone who reaches this address can use the model");
     }
     // Before the line that tells others they may begin: they may also end.
     let ending = Ending::new()?;
     // Always said, also with --quiet: programs read the port from it.
     say(format_args!("listening on http://{address}"));
-    let options = ServerOptions {
-        strict_model: arguments.strict_model,
-        template_date: arguments.template_date.clone(),
-        cache_lifetime: arguments.cache_ttl,
-        callers,
-        prices: arguments.price.clone(),
-        log: Some(operator_log::start(terminal)?),
-    };
     let engine = loaded.engine.clone();
     let is_ending = Cell::new(false);
     let ended = async {

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &WhyArguments, terminal: &Terminal) -> Result<(), F
         known: None,
     };
     let ((first, received), (second, receives)) = (read(first, maker)?, read(second, maker)?);
-    let verdict = doctor::why(&first, &second, &text.tokenizer);
+    let verdict = doctor::why(&first, &second, maker);
     let excerpt = Excerpt::of(&verdict, &first, &second, &text.tokenizer);
     let explained = Explained::new(&verdict);
     let mut out = anstream::stdout();
@@ -233,7 +233,10 @@ impl Report<'_> {
             Reason::CheaperToCompute => "reading it would take longer than computing".to_owned(),
             Reason::DifferentModel => "it is held under another model or setting".to_owned(),
             Reason::TemplateChanged => "another template rendered the messages".to_owned(),
-            Reason::Retokenized => "the same text is held under other tokens".to_owned(),
+            Reason::Retokenized => {
+                let (cached, now) = (token(&stop.cached), token(&stop.request));
+                format!("the same text: cached {cached}   now {now}")
+            }
             Reason::RowsRequested => "echo with logprobs asks for rows that reuse lacks".to_owned(),
             Reason::DisabledByRequest => "the request says \"cache_prompt\": false".to_owned(),
         }

@@ -5,9 +5,10 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use doctor::Conversation;
 use engine::Request;
 use package::ChatTemplate;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::job::{Answer, Job, finish_reason};
 use super::logprobs;
@@ -18,15 +19,14 @@ use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::outcome::Account;
+use crate::second_look::Asked;
 use crate::state::{App, new_id, now_s};
 
 const TOP_LOGPROBS_MAX: usize = 20;
 
 /// What a chat request asks for.
 pub(crate) struct ChatCall {
-    messages: Vec<Value>,
-    tools: Option<Value>,
-    variables: Map<String, Value>,
+    conversation: Conversation,
     parameters: Parameters,
     max_tokens: Option<usize>,
     logprobs: Option<usize>,
@@ -53,8 +53,9 @@ pub(crate) async fn create(
     let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
     let id = header.id.clone();
     let account = Account::new(app.clone(), caller.clone(), id.clone(), 1);
-    let request = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
-    let job = Job::new(vec![app.submit(request, "messages")?], choices, ignored, account);
+    let (request, asked) = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
+    let events = app.submit(request, "messages")?;
+    let job = Job::new(vec![events], choices, ignored, account).of_conversation(asked);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
     }
@@ -77,9 +78,7 @@ pub(crate) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
         return Err(ApiError::bad_request("top_logprobs", message));
     }
     Ok(ChatCall {
-        messages,
-        tools,
-        variables,
+        conversation: Conversation { messages, tools, variables },
         parameters,
         max_tokens: limit.or(older_limit),
         logprobs: logprobs.then(|| top.unwrap_or(0)),
@@ -91,7 +90,7 @@ impl ChatCall {
     /// The fields that were accepted and have no effect on a model whose template reads tools or
     /// does not.
     pub(crate) fn ignored(&self, reads_tools: bool) -> Vec<String> {
-        let tools = (self.tools.is_some() && !reads_tools).then(|| "tools".to_owned());
+        let tools = (self.conversation.tools.is_some() && !reads_tools).then(|| "tools".to_owned());
         tools.into_iter().chain(self.ignored.iter().cloned()).collect()
     }
 }
@@ -149,12 +148,24 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     fields.refuse_unless("continue_final_message", &json!(false), "an answer cannot go on yet")
 }
 
-fn prepare(app: &App, caller: &Caller, id: String, call: ChatCall) -> Result<Request, ApiError> {
-    let parameters = call.parameters;
+/// The request for the engine; and the conversation, where another rendering of it may be held.
+fn prepare(
+    app: &App,
+    caller: &Caller,
+    id: String,
+    call: ChatCall,
+) -> Result<(Request, Option<Asked>), ApiError> {
+    let ChatCall { conversation, parameters, .. } = call;
     let namespace = app.namespace(caller, parameters.cache_salt.as_deref());
     let maker = app.prompt_maker(parameters.use_cache.then_some(namespace));
-    let (encoding, map) = maker.chat(&call.messages, call.tools.as_ref(), &call.variables)?;
-    Ok(Request {
+    let Conversation { messages, tools, variables } = &conversation;
+    let (encoding, map) = maker.chat(messages, tools.as_ref(), variables)?;
+    let may_differ = parameters.use_cache && app.renderings.note(namespace, variables);
+    let asked = may_differ.then(|| {
+        let (prompt, map) = (encoding.ids.clone(), map.clone());
+        Asked { conversation, namespace, prompt, map }
+    });
+    let request = Request {
         id,
         prompt: encoding.ids,
         prompt_map: Some(map),
@@ -171,7 +182,8 @@ fn prepare(app: &App, caller: &Caller, id: String, call: ChatCall) -> Result<Req
         keep_on_disk: parameters.keep_on_disk,
         lifetime: parameters.lifetime.or(app.options.cache_lifetime),
         priority: parameters.priority,
-    })
+    };
+    Ok((request, asked))
 }
 
 fn body_of(app: &App, header: &Header, answer: Answer) -> Value {

@@ -6,7 +6,10 @@ use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
+use crate::log::Entry;
 use crate::outcome::{Account, Outcome};
+use crate::second_look::Asked;
+use crate::state::App;
 
 /// The prompts of one HTTP request, each with the same number of choices. Dropping it cancels
 /// what still runs.
@@ -14,6 +17,7 @@ pub(crate) struct Job {
     pub(crate) prompts: Vec<Events>,
     pub(crate) choices: usize,
     pub(crate) outcomes: Outcomes,
+    asked: Option<Asked>,
 }
 
 /// One finished answer.
@@ -46,18 +50,36 @@ impl Job {
         account: Account,
     ) -> Self {
         let outcomes = Outcomes { account, done: Vec::new(), ignored };
-        Self { prompts, choices, outcomes }
+        Self { prompts, choices, outcomes, asked: None }
+    }
+
+    /// Its only prompt is of this conversation, which may have been rendered otherwise before.
+    pub(crate) fn of_conversation(self, asked: Option<Asked>) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// The events of all prompts, with the prompt's index, as they come; and what becomes of them.
+    pub(crate) fn run(self) -> (impl Stream<Item = (usize, Event)> + Send, Outcomes) {
+        let Self { prompts, outcomes, asked, .. } = self;
+        let (app, mut asked) = (outcomes.account.app().clone(), asked);
+        let events = events_of(prompts).then(move |(prompt, event)| {
+            let (app, asked) =
+                (app.clone(), asked.take_if(|_| matches!(event, Event::Done { .. })));
+            async move { (prompt, look_again(&app, asked, event).await) }
+        });
+        (events, outcomes)
     }
 
     /// Waits for everything.
     pub(crate) async fn collect(self) -> Result<Answer, ApiError> {
         let (prompts, choices) = (self.prompts.len(), self.choices);
+        let (events, outcomes) = self.run();
         let mut answer = Answer {
             choices: (0..prompts * choices).map(|_| Choice::default()).collect(),
             prompt_logprobs: (0..prompts).map(|_| None).collect(),
-            outcomes: self.outcomes,
+            outcomes,
         };
-        let mut events = std::pin::pin!(events_of(self.prompts));
+        let mut events = std::pin::pin!(events);
         while let Some((prompt, event)) = events.next().await {
             match event {
                 Event::PromptLogprobs(rows) => answer.prompt_logprobs[prompt] = Some(rows),
@@ -82,8 +104,18 @@ impl Job {
     }
 }
 
-/// The events of all prompts, with the prompt's index, as they come.
-pub(crate) fn events_of(prompts: Vec<Events>) -> impl Stream<Item = (usize, Event)> + Send {
+/// The event as it is told: the last one of a conversation with what a second look has found.
+async fn look_again(app: &App, asked: Option<Asked>, mut event: Event) -> Event {
+    if let (Some(asked), Event::Done { verdict, timings, .. }) = (asked, &mut event)
+        && let Err(error) = asked.look(app, verdict, timings).await
+    {
+        let what = format!("no second look at a verdict: {}", error.message());
+        app.options.say(Entry::Warning, &what);
+    }
+    event
+}
+
+fn events_of(prompts: Vec<Events>) -> impl Stream<Item = (usize, Event)> + Send {
     let one = |(index, events): (usize, Events)| {
         stream::unfold(events, |mut events| async {
             events.recv().await.map(|event| (event, events))

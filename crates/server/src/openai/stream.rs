@@ -10,7 +10,7 @@ use futures_util::stream::{self, StreamExt};
 use package::{Package, Tokenizer};
 use serde_json::{Value, json};
 
-use super::job::{Job, Outcomes, events_of, finish_reason};
+use super::job::{Job, Outcomes, finish_reason};
 use super::logprobs::{self, TextLogprobs, characters};
 use crate::error::ApiError;
 
@@ -59,9 +59,10 @@ impl Echo {
 
 /// Answers `job` as a stream of chunks that ends with `[DONE]`.
 pub(crate) fn respond(job: Job, header: Header, package: Arc<Package>) -> Response {
-    let Job { prompts, choices, outcomes } = job;
-    let mut chunks = Chunks::new((prompts.len(), choices), outcomes, header, package);
-    let events = events_of(prompts)
+    let shape = (job.prompts.len(), job.choices);
+    let (events, outcomes) = job.run();
+    let mut chunks = Chunks::new(shape, outcomes, header, package);
+    let events = events
         .map(Some)
         .chain(stream::iter([None]))
         .flat_map(move |event| stream::iter(chunks.on_event(event)))

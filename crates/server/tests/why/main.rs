@@ -47,7 +47,7 @@ fn offline_files(
         Prompt::read(&format!("{name}.{ending}"), text.as_bytes(), maker)
     };
     let (first, second) = (read("a", first)?, read("b", second)?);
-    let verdict = doctor::why(&first, &second, maker.tokenizer);
+    let verdict = doctor::why(&first, &second, maker);
     let explained = doctor::Explained::new(&verdict);
     Ok((serde_json::to_value(explained).expect("a verdict is JSON"), [first, second]))
 }
