@@ -64,10 +64,15 @@ fn tojson(state: &State<'_, '_>, value: &Value, kwargs: Kwargs) -> Result<Value,
         (style.item_separator, style.key_separator) = (item, key);
     }
     kwargs.assert_all_used()?;
+    written(state, value, &style)
+}
+
+fn written(state: &State<'_, '_>, value: &Value, style: &Style) -> Result<Value, Error> {
     guard::check(state, value)?;
-    let value = serde_json::to_value(value).map_err(|error| invalid(error.to_string()))?;
+    let value = serde_json::to_value(value)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     let mut out = String::new();
-    write(&value, &style, 0, &mut out)
+    write(&value, style, 0, &mut out)
         .map_err(|error| Error::new(ErrorKind::OutOfFuel, error.to_string()))?;
     state.consume_fuel(out.len() as u64 / 64)?;
     Ok(Value::from(out))
@@ -110,13 +115,16 @@ fn indent(
     Ok(out)
 }
 
-/// Jinja's `string`, except that lists and maps become JSON, as huggingface.js has it.
+/// Jinja's `string`, which is Python's `str`, except that lists of maps, such as tools, become
+/// JSON, as huggingface.js has it.
 fn string(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    let is_map = |item: Value| item.kind() == ValueKind::Map;
     match value.kind() {
         ValueKind::String => Ok(value.clone()),
-        ValueKind::Seq | ValueKind::Map => {
-            tojson(state, value, Kwargs::from_iter::<[(&str, Value); 0]>([]))
+        ValueKind::Seq if value.len() > Some(0) && value.try_iter()?.all(is_map) => {
+            written(state, value, &Style::new(None))
         }
+        ValueKind::Seq | ValueKind::Map => written(state, value, &Style::python()),
         _ => Ok(Value::from(value.to_string())),
     }
 }

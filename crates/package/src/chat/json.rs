@@ -18,6 +18,8 @@ pub(super) struct Style {
     pub(super) item_separator: String,
     pub(super) key_separator: String,
     pub(super) sort_keys: bool,
+    /// As Python's `repr` writes it, instead of JSON.
+    pub(super) python: bool,
 }
 
 impl Style {
@@ -29,7 +31,13 @@ impl Style {
             item_separator: if indent.is_some() { "," } else { ", " }.to_owned(),
             key_separator: ": ".to_owned(),
             sort_keys: false,
+            python: false,
         }
+    }
+
+    /// Python's `repr`, which is what its `str` makes of lists and maps.
+    pub(super) fn python() -> Style {
+        Style { python: true, ..Style::new(None) }
     }
 }
 
@@ -41,12 +49,14 @@ pub(super) fn write(
     out: &mut String,
 ) -> Result<(), TooLong> {
     match value {
+        Value::Null if style.python => out.push_str("None"),
+        Value::Bool(value) if style.python => out.push_str(if *value { "True" } else { "False" }),
         Value::Null | Value::Bool(_) => out.push_str(&value.to_string()),
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
             Some(float) => out.push_str(&python_float(float)),
             None => out.push_str(&number.to_string()),
         },
-        Value::String(text) => write_string(text, style.ensure_ascii, out),
+        Value::String(text) => write_string(text, style, out),
         Value::Array(items) => {
             let items = items.iter().map(|item| (None, item)).collect();
             write_items(items, ['[', ']'], style, depth, out)?;
@@ -82,7 +92,7 @@ fn write_items(
         }
         break_line(style, depth + 1, out);
         if let Some(key) = key {
-            write_string(key, style.ensure_ascii, out);
+            write_string(key, style, out);
             out.push_str(&style.key_separator);
         }
         write(value, style, depth + 1, out)?;
@@ -101,9 +111,12 @@ fn break_line(style: &Style, depth: usize, out: &mut String) {
     }
 }
 
-fn write_string(text: &str, ensure_ascii: bool, out: &mut String) {
+fn write_string(text: &str, style: &Style, out: &mut String) {
+    if style.python {
+        return write_python_string(text, out);
+    }
     let quoted = Value::from(text).to_string();
-    if !ensure_ascii {
+    if !style.ensure_ascii {
         out.push_str(&quoted);
         return;
     }
@@ -116,6 +129,36 @@ fn write_string(text: &str, ensure_ascii: bool, out: &mut String) {
             }
         }
     }
+}
+
+/// Python's `repr` of a text: in single quotes, unless only those are in it.
+fn write_python_string(text: &str, out: &mut String) {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    out.push(quote);
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if character == '\\' || character == quote => out.extend(['\\', character]),
+            _ if is_printable(character) => out.push(character),
+            _ => match u32::from(character) {
+                code @ ..0x100 => out.push_str(&format!("\\x{code:02x}")),
+                code @ ..0x1_0000 => out.push_str(&format!("\\u{code:04x}")),
+                code => out.push_str(&format!("\\U{code:08x}")),
+            },
+        }
+    }
+    out.push(quote);
+}
+
+/// Python's `str.isprintable`, less code points that are not assigned.
+fn is_printable(character: char) -> bool {
+    let is_format = matches!(character,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{e000}'..='\u{f8ff}' | '\u{e0000}'..='\u{10ffff}');
+    let is_space = character != ' ' && character.is_whitespace();
+    !(character.is_control() || is_space || is_format)
 }
 
 /// Python's `repr` of a float: the shortest digits that read back the same, with an exponent of
@@ -161,6 +204,13 @@ mod tests {
         let lines = "{\n  \"b\": [\n    1,\n    2.0,\n    null\n  ],\n  \"a\": {\n    \
                      \"x\": \"<é😀\\n>\"\n  },\n  \"c\": [],\n  \"d\": {}\n}";
         assert_eq!(text(&Style::new(Some(2))), lines);
+        let texts =
+            json!({"it's": ["\"'", "a\\\u{1}\u{a0}é\u{200b}😀", true, false, null, 1e-7, -0.0]});
+        let mut out = String::new();
+        write(&texts, &Style::python(), 0, &mut out).expect("short");
+        let repr =
+            "{\"it's\": ['\"\\'', 'a\\\\\\x01\\xa0é\\u200b😀', True, False, None, 1e-07, -0.0]}";
+        assert_eq!(out, repr);
         let floats = [1e16, 1e15, 1e-5, 0.0001, -2.5e-10, 1.0, 1.5e300];
         let texts = floats.map(python_float);
         let python =

@@ -32,6 +32,8 @@ pub(super) struct EmptyForNull {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forms {
     pub(super) content: ContentForm,
+    /// Of what tools return.
+    pub(super) result: ContentForm,
     pub(super) null: EmptyForNull,
 }
 
@@ -94,7 +96,8 @@ pub(super) fn prepare(
             if !message["content"].is_null() {
                 replace_texts(content, &mut replacement);
             }
-            convert(content, forms.content, index)?;
+            let is_result = message["role"] == "tool";
+            convert(content, if is_result { forms.result } else { forms.content }, index)?;
         }
         if parse_arguments {
             parse_tool_calls(&mut fields);

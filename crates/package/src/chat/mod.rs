@@ -98,7 +98,8 @@ impl ChatTemplate {
         }
         let environment = environment::environment(source, NAME)
             .map_err(|error| ChatError::Syntax(error.to_string()))?;
-        let forms = Forms { content: ContentForm::Either, null: EmptyForNull::default() };
+        let either = ContentForm::Either;
+        let forms = Forms { content: either, result: either, null: EmptyForNull::default() };
         let (bos, eos) = (bos.to_owned(), eos.to_owned());
         let source = source.to_owned();
         let mut template = ChatTemplate { environment, forms, uses_tools: false, source, bos, eos };
@@ -164,23 +165,26 @@ impl ChatTemplate {
         if let Err(ChatError::Limit(_)) = self.try_out(&messages, None, true) {
             return;
         }
-        self.forms.content = self.find_form();
+        self.forms.content =
+            self.find_form(|content| vec![json!({"role": "user", "content": content})]);
         self.forms.null = self.find_null();
+        self.forms.result = match self.find_form(with_result) {
+            ContentForm::Parts => ContentForm::Parts,
+            _ => self.forms.content,
+        };
         self.uses_tools |= self.find_use_of_tools();
     }
 
     /// Finds out which form of content comes through, by rendering a message in both.
-    fn find_form(&self) -> ContentForm {
+    fn find_form(&self, messages: impl Fn(Value) -> Vec<Value>) -> ContentForm {
         let word = "REFRAINPROBE";
-        let render = |content: Value| {
-            let messages = [json!({"role": "user", "content": content})];
-            self.try_out(&messages, None, true).unwrap_or_default()
-        };
+        let render =
+            |content: Value| self.try_out(&messages(content), None, true).unwrap_or_default();
         let from_text = render(Value::from(word));
         let from_parts = render(json!([{"type": "text", "text": word}]));
         let has_list = from_parts.contains("'text'") || from_parts.contains("\"text\"");
-        match (from_text.contains(word), from_parts.contains(word) && !has_list) {
-            (true, true) => ContentForm::Either,
+        match (from_text.contains(word), from_parts.contains(word)) {
+            (true, true) if !has_list => ContentForm::Either,
             (false, true) => ContentForm::Parts,
             _ => ContentForm::Text,
         }
@@ -219,10 +223,7 @@ impl ChatTemplate {
                 (_, Err(_)) => false,
             }
         };
-        let function = json!({"name": "f", "arguments": "{}"});
-        // Some templates want an id of nine characters.
-        let calls = json!([{"id": "callprobe", "type": "function", "function": function}]);
-        let calling = json!({"role": "assistant", "tool_calls": calls});
+        let calling = json!({"role": "assistant", "tool_calls": a_call()});
         EmptyForNull {
             with_calls: needs_text(&calling, true) || needs_text(&calling, false),
             without_calls: needs_text(&json!({"role": "assistant"}), true),
@@ -315,6 +316,21 @@ impl std::fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ChatTemplate").field("forms", &self.forms).finish_non_exhaustive()
     }
+}
+
+/// The calls of a message with one call. Some templates want an id of nine characters.
+fn a_call() -> Value {
+    let function = json!({"name": "f", "arguments": "{}"});
+    json!([{"id": "callprobe", "type": "function", "function": function}])
+}
+
+/// A conversation in which a tool has returned this.
+fn with_result(content: Value) -> Vec<Value> {
+    vec![
+        json!({"role": "user", "content": "?"}),
+        json!({"role": "assistant", "content": "!", "tool_calls": a_call()}),
+        json!({"role": "tool", "tool_call_id": "callprobe", "name": "f", "content": content}),
+    ]
 }
 
 fn span(found: spans::Found, pieces: &[Piece], messages: &[Value]) -> Span {
