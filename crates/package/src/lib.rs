@@ -18,7 +18,9 @@ mod text_file;
 mod tokenizer;
 mod weights;
 
-pub use chat::{ChatError, ChatRequest, ChatTemplate, Rendered, Span, TEMPLATE_BYTES_MAX};
+pub use chat::{
+    ChatError, ChatRequest, ChatTemplate, REASONING_EFFORTS, Rendered, Span, TEMPLATE_BYTES_MAX,
+};
 pub use config::{Activation, Architecture, Biases, Config, ConfigError, Rope, RopeScaling};
 pub use map::FileBytes;
 pub use package::{Package, PackageError};

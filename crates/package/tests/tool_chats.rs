@@ -1,8 +1,8 @@
 //! Conversations with tools: what transformers renders of them, for well-known templates
-//! (`golden/make_tool_chats.py`).
+//! (`golden/make_tool_chats.py`); and what tells a template how much its model is to reason.
 
-use package::{ChatError, ChatRequest, ChatTemplate};
-use serde_json::{Map, Value};
+use package::{ChatError, ChatRequest, ChatTemplate, REASONING_EFFORTS};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -76,4 +76,61 @@ fn conversations_with_tools_render_as_in_transformers() {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn an_effort_becomes_what_the_template_reads() {
+    let variables = |source: &str| {
+        let template = ChatTemplate::new(source, "", "").expect("compiles");
+        assert_eq!(template.source(), source);
+        REASONING_EFFORTS.map(|effort| Value::from(template.reasoning_variables(effort)))
+    };
+    let nothing = json!({});
+    let unread = ["{{ messages[0].content }}", "{# enable_thinking #}{{ 'reasoning_effort' }}"];
+    for source in unread {
+        assert_eq!(variables(source), [(); 6].map(|()| nothing.clone()));
+    }
+    let switch = "{% if enable_thinking is defined and enable_thinking is false %}no{% endif %}";
+    let on = |on: bool| json!({"enable_thinking": on});
+    assert_eq!(variables(switch), [false, false, true, true, true, true].map(on));
+    let thinking = "{% if not thinking is defined %}{% set thinking = false %}{% endif %}\
+        {{ '<think>' if thinking else '</think>' }}";
+    assert_eq!(variables(thinking)[5], json!({"thinking": true}));
+
+    let word = |word: &str| json!({"reasoning_effort": word});
+    let written = "{{ 'Reasoning: ' + (reasoning_effort or 'medium') }}";
+    let expected = ["low", "low", "low", "medium", "high", "high"].map(word);
+    assert_eq!(variables(written), expected);
+    let chosen = "{% if reasoning_effort not in ['none', 'high'] %}\
+        {{ raise_exception('no such effort') }}{% endif %}{{ reasoning_effort }}";
+    let expected = ["none", "none", "none", "high", "high", "high"].map(word);
+    assert_eq!(variables(chosen), expected);
+    let template = ChatTemplate::new(written, "", "").expect("compiles");
+    assert_eq!(template.reasoning_variables("much"), Map::new());
+}
+
+/// Templates of models that reason, as they are: an effort changes what they render.
+#[test]
+fn well_known_templates_can_be_told_not_to_reason() {
+    let Some(templates) = templates() else {
+        println!("not run: no data");
+        return;
+    };
+    let messages = [json!({"role": "user", "content": "What is 1 + 1?"})];
+    let mut told = Vec::new();
+    for (name, template) in &templates {
+        let text = |effort: &str| {
+            render(template, &messages, None, &template.reasoning_variables(effort)).ok()
+        };
+        if text("none") != text("high") {
+            told.push(name.as_str());
+        }
+    }
+    let expected = [
+        "CohereLabs/command-a-reasoning-08-2025",
+        "HuggingFaceTB/SmolLM3-3B",
+        "Qwen/Qwen3-0.6B",
+        "zai-org/GLM-5.1",
+    ];
+    assert_eq!(told, expected);
 }

@@ -7,9 +7,11 @@ mod files;
 mod guard;
 mod json;
 mod messages;
+mod reasoning;
 mod spans;
 
 pub use error::ChatError;
+pub use reasoning::REASONING_EFFORTS;
 
 use crate::gguf::Metadata;
 use crate::tokenizer::Tokenizer;
@@ -18,6 +20,7 @@ use environment::Raised;
 use messages::{ContentForm, EmptyForNull, Forms, Piece};
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value as JinjaValue};
+use reasoning::Reasoning;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,9 +40,10 @@ const STACK_BYTES: usize = 512 << 20;
 /// A model's chat template, ready to render.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     forms: Forms,
     uses_tools: bool,
-    source: String,
+    reasoning: Reasoning,
     bos: String,
     eos: String,
 }
@@ -101,8 +105,15 @@ impl ChatTemplate {
         let either = ContentForm::Either;
         let forms = Forms { content: either, result: either, null: EmptyForNull::default() };
         let (bos, eos) = (bos.to_owned(), eos.to_owned());
-        let source = source.to_owned();
-        let mut template = ChatTemplate { environment, forms, uses_tools: false, source, bos, eos };
+        let mut template = ChatTemplate {
+            environment,
+            source: source.to_owned(),
+            forms,
+            uses_tools: false,
+            reasoning: Reasoning::default(),
+            bos,
+            eos,
+        };
         on_large_stack(|| template.find_out())?;
         Ok(template)
     }
@@ -157,6 +168,16 @@ impl ChatTemplate {
         self.uses_tools
     }
 
+    /// The variables ([`ChatRequest::variables`]) by which this template's model reasons as much
+    /// as one of [`REASONING_EFFORTS`] says; none for other words, and where it cannot be told.
+    ///
+    /// Templates read one of three things: a switch (`enable_thinking`, `thinking`, `reasoning`),
+    /// which is off for `none` and `minimal`; a word (`reasoning_effort`), which is the nearest
+    /// one that the template takes; or nothing.
+    pub fn reasoning_variables(&self, effort: &str) -> Map<String, Value> {
+        self.reasoning.variables(effort)
+    }
+
     /// Finds out what the template takes. One that exceeds its limits on the shortest conversation
     /// is not tried again: it will fail when it is used, and opening it must not take long.
     fn find_out(&mut self) {
@@ -165,6 +186,10 @@ impl ChatTemplate {
         if let Err(ChatError::Limit(_)) = self.try_out(&messages, None, true) {
             return;
         }
+        self.reasoning = Reasoning::find(&self.source, |name, value| {
+            let variables = Map::from_iter([(name.to_owned(), value)]);
+            self.try_out_with(&messages, None, true, &variables).ok()
+        });
         self.forms.content =
             self.find_form(|content| vec![json!({"role": "user", "content": content})]);
         self.forms.null = self.find_null();
@@ -237,12 +262,22 @@ impl ChatTemplate {
         tools: Option<&Value>,
         parse_arguments: bool,
     ) -> Result<String, ChatError> {
+        self.try_out_with(messages, tools, parse_arguments, &Map::new())
+    }
+
+    fn try_out_with(
+        &self,
+        messages: &[Value],
+        tools: Option<&Value>,
+        parse_arguments: bool,
+        variables: &Map<String, Value>,
+    ) -> Result<String, ChatError> {
         let request = ChatRequest {
             messages,
             tools,
             add_generation_prompt: true,
             date: Some("2026-01-01"),
-            variables: &Map::new(),
+            variables,
         };
         let messages = messages::prepare(messages, self.forms, parse_arguments, None)?;
         self.run(&messages, &request)
