@@ -1,5 +1,7 @@
 //! The children of a node, in the order of their token ids.
 
+use std::hint::select_unpredictable;
+
 use crate::arena::{Arena, Id};
 use crate::compare::common_prefix;
 
@@ -24,10 +26,33 @@ fn key(tokens: &[u32], skip: usize, missing: u64) -> u64 {
     (at(0) << 31) | (at(1) >> 2)
 }
 
+/// What a [`key`] says of the first of its tokens.
+fn first_of(key: u64) -> u64 {
+    key >> 31
+}
+
 /// Less than every id.
 const LEAST: u64 = 0;
 /// More than every id.
 const MOST: u64 = (1 << 33) - 1;
+
+/// Where those with keys from `least` to `most` begin and end, of `sorted` by their keys.
+///
+/// Which way a search turns must be no branch that a processor could learn: it would find again
+/// sooner what it has just found in another namespace's children.
+fn between<T>(sorted: &[T], key: impl Fn(&T) -> u64, least: u64, most: u64) -> (usize, usize) {
+    let counted = |is_before: &dyn Fn(u64) -> bool| {
+        let (mut start, mut left) = (0, sorted.len());
+        while left > 1 {
+            let half = left / 2;
+            let before = is_before(key(&sorted[start + half]));
+            start = select_unpredictable(before, start + half, start);
+            left -= half;
+        }
+        start + usize::from(sorted.get(start).is_some_and(|first| is_before(key(first))))
+    };
+    (counted(&|key| key < least), counted(&|key| key <= most))
+}
 
 struct Chunk {
     entries: Vec<Entry>,
@@ -71,9 +96,7 @@ impl Sorted {
     /// The first place whose child does not sort before `tokens`; with `past`, nor begins with
     /// them.
     fn partition<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32], past: bool) -> Place {
-        let Some(first) = self.chunks.first() else { return Place { chunk: 0, index: 0 } };
-        let common = &nodes[first.entries[0].id].as_ref()[..self.skip];
-        let (least, most) = match tokens.starts_with(common) {
+        let (least, most) = match self.in_common(nodes, tokens) == self.skip {
             true => (
                 key(tokens, self.skip, LEAST),
                 key(tokens, self.skip, if past { MOST } else { LEAST }),
@@ -84,14 +107,16 @@ impl Sorted {
             let child = nodes[entry.id].as_ref();
             child < tokens || (past && child.starts_with(tokens))
         };
-        let before = |key: u64, entry: &Entry| key < least || (key <= most && visited(entry));
+        // Few have a key that does not decide.
         let chunks = &self.chunks;
-        let starting_before = chunks.partition_point(|c| before(c.first, &c.entries[0]));
+        let (from, to) = between(chunks, |chunk| chunk.first, least, most);
+        let starting_before = from + chunks[from..to].partition_point(|c| visited(&c.entries[0]));
         let Some(chunk) = starting_before.checked_sub(1) else {
             return Place { chunk: 0, index: 0 };
         };
         let entries = &chunks[chunk].entries;
-        Place { chunk, index: entries.partition_point(|entry| before(entry.key, entry)) }
+        let (from, to) = between(entries, |entry| entry.key, least, most);
+        Place { chunk, index: from + entries[from..to].partition_point(visited) }
     }
 
     /// Where a child with these tokens is or would be.
@@ -100,27 +125,52 @@ impl Sorted {
         // The end of one chunk is the start of the next, where the child itself would be.
         let past_end = self.chunks.get(place.chunk).is_some_and(|c| place.index == c.entries.len());
         let next = Place { chunk: place.chunk + 1, index: 0 };
-        if past_end && self.at(next).is_some_and(|id| nodes[id].as_ref() == tokens) {
+        let wanted = key(tokens, self.skip, LEAST);
+        let is_it = |entry: &Entry| entry.key == wanted && nodes[entry.id].as_ref() == tokens;
+        if past_end && self.entry(next).is_some_and(is_it) {
             return next;
         }
         place
     }
 
-    fn at(&self, place: Place) -> Option<Id> {
-        Some(self.chunks.get(place.chunk)?.entries.get(place.index)?.id)
+    /// The child that has these tokens if one has: a child whose first ones are others is not
+    /// visited.
+    fn find<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> Option<Id> {
+        let wanted = key(tokens, self.skip, LEAST);
+        let found = self.entry(self.place(nodes, tokens));
+        found.filter(|entry| entry.key == wanted).map(|entry| entry.id)
+    }
+
+    fn entry(&self, place: Place) -> Option<&Entry> {
+        self.chunks.get(place.chunk)?.entries.get(place.index)
+    }
+
+    /// How many of `tokens` all children begin with, at most [`skip`](Self::skip).
+    fn in_common<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
+        let any = self.chunks.first().filter(|_| self.skip > 0);
+        any.map_or(0, |c| common_prefix(&nodes[c.entries[0].id].as_ref()[..self.skip], tokens))
     }
 
     /// How many of `tokens` the child that shares most of them begins with. It is one of the two
     /// neighbours of the place where `tokens` would be.
     fn longest<N: AsRef<[u32]>>(&self, nodes: &Arena<N>, tokens: &[u32]) -> usize {
+        let in_common = self.in_common(nodes, tokens);
+        if in_common < self.skip {
+            return in_common;
+        }
         let place = self.partition(nodes, tokens, false);
         let before = match place.index.checked_sub(1) {
-            Some(index) => self.at(Place { index, ..place }),
+            Some(index) => self.entry(Place { index, ..place }),
             None => None,
         };
-        let after = self.at(place).or_else(|| self.at(Place { chunk: place.chunk + 1, index: 0 }));
-        let shared = |id: Id| common_prefix(nodes[id].as_ref(), tokens);
-        before.map_or(0, shared).max(after.map_or(0, shared))
+        let next = Place { chunk: place.chunk + 1, index: 0 };
+        let after = self.entry(place).or_else(|| self.entry(next));
+        // A child whose next token is another is not visited.
+        let wanted = first_of(key(tokens, self.skip, LEAST));
+        let neighbours = before.into_iter().chain(after);
+        let sharing = neighbours.filter(|entry| first_of(entry.key) == wanted);
+        let shared = sharing.map(|entry| common_prefix(nodes[entry.id].as_ref(), tokens));
+        shared.max().unwrap_or(in_common)
     }
 
     /// The most recently used child that begins with `prefix`.
@@ -240,7 +290,7 @@ impl Children {
         let id = match self {
             Self::None => None,
             Self::One(id) => Some(*id),
-            Self::Many(sorted) => sorted.at(sorted.place(nodes, tokens)),
+            Self::Many(sorted) => sorted.find(nodes, tokens),
         };
         id.filter(|&id| nodes[id].as_ref() == tokens)
     }
@@ -303,6 +353,48 @@ impl Children {
                     *self = Self::One(only);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A page that counts how often it is looked at.
+    struct Counted(Vec<u32>, Cell<usize>);
+
+    impl AsRef<[u32]> for Counted {
+        fn as_ref(&self) -> &[u32] {
+            self.1.set(self.1.get() + 1);
+            &self.0
+        }
+    }
+
+    /// What stands beside a prompt may lie in memory beside another namespace's pages.
+    #[test]
+    fn a_search_visits_no_child_that_shares_no_token() {
+        let (mut nodes, mut children) = (Arena::new(), Children::default());
+        let mut ids = Vec::new();
+        for number in 0..1_000_u32 {
+            let page = vec![number * 7_919 % 1_000 * 2, number, 5];
+            let id = nodes.insert(Counted(page, Cell::new(0))).unwrap();
+            children.insert(&nodes, (id, 1), 1);
+            ids.push(id);
+        }
+        ids.iter().for_each(|&id| nodes[id].1.set(0));
+        for token in 0..1_000 {
+            let page = [token * 2 + 1, 3, 5];
+            assert_eq!(children.longest(&nodes, &page), 0);
+            assert_eq!(children.find(&nodes, &page), None);
+        }
+        assert!(ids.iter().all(|&id| nodes[id].1.get() == 0));
+        for &id in &ids {
+            let page = nodes[id].0.clone();
+            assert_eq!(children.find(&nodes, &page), Some(id));
+            assert_eq!(children.longest(&nodes, &[page[0], page[1], 9]), 2);
         }
     }
 }

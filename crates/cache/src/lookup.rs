@@ -91,7 +91,8 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
     ) -> Vec<u32> {
         let Some(root) = self.tree.root(namespace) else { return Vec::new() };
         let held = self.tree.descend(root, tokens, ALIVE);
-        match held.newest.filter(|_| held.tokens() == tokens.len()) {
+        let branch = held.newest.or_else(|| self.tree.newest(held.end, &[], ALIVE));
+        match branch.filter(|_| held.tokens() == tokens.len()) {
             Some(branch) => self.tree.continuation(branch, held.inside, tokens_max),
             None => Vec::new(),
         }

@@ -40,7 +40,8 @@ pub(crate) struct Descent {
     pub(crate) end: Id,
     /// Tokens that match inside a further page, fewer than it or the sequence has.
     pub(crate) inside: usize,
-    /// The most recently used child of `end` among those that share these `inside` tokens.
+    /// The most recently used child of `end` among those that share these `inside` tokens, if
+    /// there are any.
     pub(crate) newest: Option<Id>,
 }
 
@@ -208,7 +209,7 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         }
         let next = &rest[..rest.len().min(PAGE_TOKENS)];
         let inside = self.longest(end, next, kinds);
-        let newest = self.newest(end, &next[..inside], kinds);
+        let newest = (inside > 0).then(|| self.newest(end, &next[..inside], kinds)).flatten();
         Descent { path, end, inside, newest }
     }
 
