@@ -101,41 +101,6 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         }
     }
 
-    /// Takes up to `pages_max` of the least recently used pages that may be evicted.
-    pub(crate) fn evict_many(&mut self, pages_max: usize, by: &Use) -> Vec<P> {
-        let mut evicted = Vec::new();
-        // The page before the last evicted one is often the next: it does not go through the
-        // orders then.
-        let mut in_hand = None;
-        while evicted.len() < pages_max {
-            let oldest = self.orders.oldest(None);
-            let Some(id) = self.older(in_hand, oldest) else { break };
-            if in_hand != Some(id) {
-                self.unlist(id);
-                in_hand.into_iter().for_each(|id| self.list(id));
-            }
-            in_hand = None;
-            evicted.extend(self.page(id));
-            // A parent with a held page below is in no order.
-            self.set_state_unlisted(id, self.without_page(id, by));
-            self.list(id);
-            let parent = self.nodes[id].parent;
-            match parent
-                .filter(|&parent| self.nodes[parent].is_free() && !self.nodes[parent].parked)
-            {
-                Some(parent) => in_hand = Some(parent),
-                None => parent.into_iter().for_each(|parent| self.list(parent)),
-            }
-        }
-        in_hand.into_iter().for_each(|id| self.list(id));
-        evicted
-    }
-
-    /// Which of the two was used before the other.
-    fn older(&self, a: Option<Id>, b: Option<Id>) -> Option<Id> {
-        a.into_iter().chain(b).min_by_key(|&id| (self.nodes[id].used, id))
-    }
-
     /// Puts a page back into the order if it was found in use.
     pub(crate) fn release(&mut self, page: P) {
         if let Some(id) = self.parked.remove(&page) {
@@ -152,24 +117,12 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
     /// Forgets the longest unused ghosts until at most `ghosts_max` are left. Ghosts that stand
     /// before a page on disk or a page in use stay.
     pub(crate) fn trim_ghosts(&mut self, ghosts_max: usize) {
-        // As in an eviction, what stands before the last one is often the next.
-        let mut in_hand = None;
         while self.ghosts() > ghosts_max {
-            let Some(id) = self.older(in_hand, self.orders.oldest_ghost()) else { break };
-            if in_hand != Some(id) {
-                self.unlist(id);
-                in_hand.into_iter().for_each(|id| self.list(id));
-            }
-            in_hand = None;
+            let Some(id) = self.orders.oldest_ghost() else { break };
             let parent = self.nodes[id].parent;
-            // Nothing but a ghost's place in the orders depends on the ghosts below.
-            self.forget_unlisted(id);
-            if let Some(parent) = parent {
-                in_hand = Some(parent).filter(|&parent| self.nodes[parent].is_ghost_leaf());
-                self.prune_root(parent);
-            }
+            self.forget(id);
+            parent.into_iter().for_each(|parent| self.prune_root(parent));
         }
-        in_hand.into_iter().for_each(|id| self.list(id));
     }
 
     /// Turns all whose life is over at `now` into ghosts, ends of prefixes first.

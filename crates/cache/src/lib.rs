@@ -26,6 +26,7 @@ mod compare;
 mod difference;
 pub mod disk;
 mod disk_page;
+mod ends;
 mod insert;
 mod lookup;
 mod namespace;

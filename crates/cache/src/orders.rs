@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::arena::Id;
+use crate::ends::Ends;
 use crate::node::{NEVER, Node};
 use crate::timestamp::Timestamp;
 
@@ -13,15 +14,15 @@ use crate::timestamp::Timestamp;
 /// ghosts, share the number of their last use: the order of eviction is total.
 pub(crate) struct Orders {
     /// Held pages that may be evicted, the longest unused first.
-    evictable: BTreeSet<(u64, Id)>,
+    evictable: Ends<(u64, Id)>,
     /// The same by the root above; `None` where namespaces have no share.
     evictable_of: Option<BTreeSet<(Id, u64, Id)>>,
     /// Ends of longest prefixes, the longest unused first.
-    leaves: BTreeSet<(u64, Id)>,
+    leaves: Ends<(u64, Id)>,
     /// Those of them whose life ends, the first to end first.
     expiring: BTreeSet<(Timestamp, Id)>,
     /// Ghosts with nothing below, the longest unused first.
-    ghosts: BTreeSet<(u64, Id)>,
+    ghosts: Ends<(u64, Id)>,
 }
 
 impl Orders {
@@ -30,11 +31,11 @@ impl Orders {
 
     pub(crate) fn new(shares: bool) -> Self {
         Self {
-            evictable: BTreeSet::new(),
+            evictable: Ends::new(),
             evictable_of: shares.then(BTreeSet::new),
-            leaves: BTreeSet::new(),
+            leaves: Ends::new(),
             expiring: BTreeSet::new(),
-            ghosts: BTreeSet::new(),
+            ghosts: Ends::new(),
         }
     }
 
@@ -95,7 +96,7 @@ impl Orders {
 
     /// Ends of longest prefixes, the most recently used first.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = Id> {
-        self.leaves.iter().rev().map(|&(_, id)| id)
+        self.leaves.descending().map(|(_, id)| id)
     }
 
     pub(crate) fn evictable(&self) -> usize {

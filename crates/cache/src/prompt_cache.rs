@@ -88,6 +88,8 @@ pub struct PromptCache<P> {
     cleared: HashMap<Namespace, Timestamp>,
     /// The operator's pins, by namespace and name.
     pub(crate) pinned: BTreeMap<([u8; 32], String), Id>,
+    /// The id of the last request that wanted room.
+    evicting_for: Arc<str>,
     pub(crate) evicted_pages: u64,
     expired_pages: u64,
 }
@@ -102,6 +104,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
             waiting: Freed::default(),
             cleared: HashMap::new(),
             pinned: BTreeMap::new(),
+            evicting_for: Arc::from(""),
             evicted_pages: 0,
             expired_pages: 0,
         }
@@ -127,10 +130,11 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         self.tree.release_all();
         let waiting = &mut self.waiting.pages;
         let mut freed = waiting.split_off(waiting.len().saturating_sub(pages));
-        let evicted = self.tree.evict_many(pages - freed.len(), &by);
-        self.evicted_pages += evicted.len() as u64;
+        while freed.len() < pages {
+            let Some(page) = self.evict_oldest(None, &by, |_| true) else { break };
+            freed.push(page);
+        }
         self.trim_ghosts();
-        freed.extend(evicted);
         freed
     }
 
@@ -223,7 +227,11 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
 
     fn begin_eviction(&mut self, request: &str, now: Timestamp) -> Use {
         self.expire_due(now);
-        self.tree.begin(shared_id(request), now, None)
+        // Page by page, it is mostly the same one.
+        if *self.evicting_for != *cut(request) {
+            self.evicting_for = shared_id(request);
+        }
+        self.tree.begin(Arc::clone(&self.evicting_for), now, None)
     }
 
     fn evict_oldest(&mut self, root: Option<Id>, by: &Use, may: impl Fn(P) -> bool) -> Option<P> {
@@ -252,5 +260,9 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
 
 /// One copy of a request id for all pages that it uses, cut to a length that ghosts can afford.
 pub(crate) fn shared_id(request: &str) -> Arc<str> {
-    Arc::from(&request[..request.floor_char_boundary(REQUEST_ID_BYTES_MAX)])
+    Arc::from(cut(request))
+}
+
+fn cut(request: &str) -> &str {
+    &request[..request.floor_char_boundary(REQUEST_ID_BYTES_MAX)]
 }
