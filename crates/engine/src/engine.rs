@@ -80,6 +80,8 @@ impl Engine {
             Arc::new(Shared { inbox: Mutex::new(Inbox::default()), changed: Condvar::new() });
         let woken = Arc::clone(&shared);
         let scheduler = plan.scheduler(&package, Arc::new(move || woken.wake()))?;
+        // Whoever asks at once is to see what is on disk.
+        shared.lock().stats = scheduler.stats();
         let ours = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("engine".to_string())
