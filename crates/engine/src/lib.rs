@@ -64,6 +64,10 @@ mod sampler;
 mod scheduler;
 mod sequence;
 mod shared_prefix;
+#[cfg(test)]
+mod source_digest;
+#[cfg(test)]
+mod source_digest_tests;
 mod speculation;
 mod speculation_worth;
 mod stats;

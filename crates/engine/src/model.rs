@@ -12,9 +12,9 @@ use crate::fault::Fault;
 use crate::rows::{Heads, Rows};
 use crate::taps::Taps;
 
-/// Raised by every change that can change a bit of K, V or logits, so that K/V which an older
-/// build has stored are not taken for this one's.
-const NUMERICS_REVISION: u32 = 4;
+/// A digest of the sources that decide which bits K, V and logits have (`build.rs`), so that K/V
+/// which a build from others has stored are not taken for this one's.
+const NUMERICS_DIGEST: &str = env!("NUMERICS_DIGEST");
 
 /// One step's rows. Row `r` is `tokens[r]`, standing at `places[r]`; its keys and values are
 /// written there, layer by layer, before any row attends. Rows of one sequence may follow each
@@ -107,7 +107,7 @@ impl Model {
         let isa = self.team.isa();
         let isa = if isa.has_bf16() { format!("{isa} with bf16") } else { isa.to_string() };
         format!(
-            "revision {NUMERICS_REVISION}, {isa}, activations i8/32, i16/64 or bf16, kv {kv}, \
+            "sources {NUMERICS_DIGEST}, {isa}, activations i8/32, i16/64 or bf16, kv {kv}, \
              rope {rope}"
         )
     }
