@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cache::disk::{
     DiskEvent, DiskOptions, DiskStats, DiskStore, DropReason, NewPage, ReadRun, SequencePage,
-    StoredRun, Wanted,
+    StoredRun, Wanted, lasts_long_enough,
 };
 use cache::{Loss, Namespace, PAGE_TOKENS, PromptCache, Restorable, Timestamp};
 use kernels::{KvStore, PageId};
@@ -58,7 +58,6 @@ impl fmt::Debug for DiskTierOptions {
 struct Backlog {
     namespace: [u8; 32],
     tokens: Arc<[u32]>,
-    expires_at: Option<Timestamp>,
     pages: VecDeque<Unwritten>,
 }
 
@@ -77,6 +76,8 @@ pub(crate) struct DiskTier {
     backlog: VecDeque<Backlog>,
     /// Pages of the pool that are written or wait to be.
     noted: Vec<bool>,
+    /// When the lives of these end on disk, as far as that is known here: else it is long ago.
+    last_until: Vec<Option<Timestamp>>,
     /// How often each page of the pool has left the prompt cache.
     left: Vec<u32>,
     written_at: Instant,
@@ -106,10 +107,15 @@ impl DiskTier {
         match opened {
             Ok(opened) => {
                 opened.damage.iter().for_each(|damage| report(&damage.to_string()));
-                let (noted, left) = (vec![false; pages], vec![0; pages]);
-                let backlog = VecDeque::new();
-                let written_at = Instant::now();
-                Some(DiskTier { store: opened.store, backlog, noted, left, written_at, report })
+                Some(DiskTier {
+                    store: opened.store,
+                    backlog: VecDeque::new(),
+                    noted: vec![false; pages],
+                    last_until: vec![None; pages],
+                    left: vec![0; pages],
+                    written_at: Instant::now(),
+                    report,
+                })
             }
             Err(error) => {
                 report(&format!("the prompt cache is in memory only: {error}"));
@@ -118,37 +124,50 @@ impl DiskTier {
         }
     }
 
-    /// Takes note of the full pages of a sequence, to be written later. `is_cached` tells which
-    /// pages the prompt cache has.
+    /// Takes note of the full pages of a sequence, to be written later; those that have been are
+    /// to live as long. `is_cached` tells which pages the prompt cache has.
     pub(crate) fn note(
         &mut self,
         namespace: &Namespace,
         tokens: &[u32],
         pages: &[PageId],
         expires_at: Option<Timestamp>,
+        now: Timestamp,
         is_cached: impl Fn(PageId) -> bool,
     ) {
         let full = tokens.len() / PAGE_TOKENS;
-        let mut unwritten = VecDeque::new();
-        for (depth, &page) in pages[..full].iter().enumerate() {
-            if is_cached(page) && !std::mem::replace(&mut self.noted[page as usize], true) {
+        let (mut unwritten, mut longer) = (VecDeque::new(), None);
+        for (depth, &page) in pages[..full].iter().enumerate().filter(|(_, page)| is_cached(**page))
+        {
+            let last_until = &mut self.last_until[page as usize];
+            if !std::mem::replace(&mut self.noted[page as usize], true) {
+                *last_until = expires_at;
                 unwritten.push_back(Unwritten { depth, page, left: self.left[page as usize] });
+            } else if !lasts_long_enough(*last_until, expires_at, now) {
+                *last_until = expires_at;
+                longer = Some(depth);
             }
         }
-        if unwritten.is_empty() {
+        if unwritten.is_empty() && longer.is_none() {
             return;
         }
-        self.backlog.push_back(Backlog {
-            namespace: namespace.to_bytes(),
-            tokens: Arc::from(&tokens[..full * PAGE_TOKENS]),
-            expires_at,
-            pages: unwritten,
-        });
+        let namespace = namespace.to_bytes();
+        let tokens: Arc<[u32]> = Arc::from(&tokens[..full * PAGE_TOKENS]);
+        if let Some(depth) = longer {
+            let tokens = Arc::clone(&tokens);
+            self.store.lengthen(SequencePage { namespace, tokens, depth, expires_at }, now);
+        }
+        if !unwritten.is_empty() {
+            self.backlog.push_back(Backlog { namespace, tokens, pages: unwritten });
+        }
     }
 
     /// Takes note that pages of the pool hold what was read from disk.
     pub(crate) fn note_restored(&mut self, pages: &[PageId]) {
-        pages.iter().for_each(|&page| self.noted[page as usize] = true);
+        for &page in pages {
+            self.noted[page as usize] = true;
+            self.last_until[page as usize] = Some(Timestamp(0));
+        }
     }
 
     /// Takes note that a page has left the prompt cache.
@@ -176,7 +195,7 @@ impl DiskTier {
                 namespace: front.namespace,
                 tokens: Arc::clone(&front.tokens),
                 depth: next.depth,
-                expires_at: front.expires_at,
+                expires_at: self.last_until[next.page as usize],
             };
             let bytes = kv.page_bytes(next.page).to_vec();
             let taken = self.store.append(NewPage { page, bytes }, now).is_ok();

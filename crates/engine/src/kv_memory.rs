@@ -170,7 +170,7 @@ impl KvMemory {
     pub(crate) fn note_for_disk(&mut self, tokens: &[u32], pages: &[PageId], by: By<'_>) {
         if let Some(disk) = &mut self.disk {
             let is_cached = |page| self.in_cache[page as usize];
-            disk.note(by.namespace, tokens, pages, by.expires_at, is_cached);
+            disk.note(by.namespace, tokens, pages, by.expires_at, by.now, is_cached);
         }
     }
 

@@ -165,6 +165,36 @@ fn nothing_is_done_until_something_has_come_from_disk() {
 }
 
 #[test]
+fn a_life_that_became_longer_by_use_is_longer_after_a_restart() {
+    let (mut model, directory) = (model(), tempfile::tempdir().unwrap());
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    let mut ends_in = |uses: &[Option<Duration>]| {
+        let mut on_disk = OnDisk::new(&model, 20, 64, directory.path());
+        for &lifetime in uses {
+            let request = Request { lifetime, ..going("one", counted(0, 90), 1) };
+            let _events = submit(&mut on_disk.scheduler, request);
+            while !on_disk.scheduler.is_idle() {
+                on_disk.step(&mut model);
+            }
+        }
+        on_disk.write();
+        drop(on_disk);
+        let next = OnDisk::new(&model, 20, 64, directory.path());
+        let entries = next.scheduler.memory.cache().entries(&Namespace::public(), 9);
+        assert_eq!((entries.len(), entries[0].disk_pages), (1, 5));
+        let ms = |at: Timestamp| at.0 - next.scheduler.now.0;
+        entries[0].expires_at.map(|at| ms(at).div_ceil(60_000))
+    };
+    // Used again before it is written, and then as it was restored.
+    assert_eq!(ends_in(&[minutes(2), minutes(5)]), Some(5));
+    assert_eq!(ends_in(&[minutes(5), minutes(20)]), Some(20));
+    assert_eq!(ends_in(&[minutes(25)]), Some(20), "a little longer is not worth writing");
+    assert_eq!(ends_in(&[minutes(60)]), Some(60));
+    assert_eq!(ends_in(&[None]), None);
+    assert_eq!(ends_in(&[minutes(5)]), None);
+}
+
+#[test]
 fn an_end_writes_what_waits_or_says_that_it_could_not() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut model = model();

@@ -48,6 +48,9 @@ impl Catalog {
     }
 
     fn write_deleted(&self, segment: &Segment, slots: &[u32]) -> io::Result<()> {
+        // Who is about to make a page's life longer would bring it back.
+        let lock = self.directory.lock_file()?;
+        lock.lock()?;
         // Who writes to the segment writes behind what is deleted, and need not be waited for.
         let file = self.directory.open_file(&segment.name)?;
         let header = &segment.header;

@@ -139,7 +139,8 @@ impl Directory {
         ((ours.dev(), ours.ino()) == (named.dev(), named.ino())).then_some(file)
     }
 
-    /// The file whose lock orders those who make the secret or delete segments.
+    /// The file whose lock orders those who make the secret, delete, or change
+    /// what stands in a table.
     pub(crate) fn lock_file(&self) -> io::Result<File> {
         private().create(true).open(self.file(LOCK))
     }

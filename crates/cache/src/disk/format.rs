@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A page is deleted by another header in the place of its own, which says nothing but that: zeros
-//! would end the table. Both lie within one sector of a disk, so that a crash leaves one of them.
+//! would end the table. A life that became longer is another header too. Both lie within one sector
+//! of a disk, so that a crash leaves one of them.
 //!
 //! Numbers are little-endian. All pages of a segment have one size, so a slot's place is known
 //! without reading what stands before it, and opening a segment reads its table alone. A page is

@@ -150,6 +150,15 @@ impl Index {
         self.children.range(all).map(|&(_, child)| child)
     }
 
+    /// Notes that a page lives longer where it lies.
+    pub(crate) fn lengthen(&mut self, record: &Record, expires_at: Option<Timestamp>) {
+        if let Some(entry) = self.entries.get_mut(&record.key)
+            && entry.record.place == record.place
+        {
+            entry.record.expires_at = expires_at;
+        }
+    }
+
     /// Takes a whole segment away.
     pub(crate) fn remove_segment(&mut self, segment: u32) -> Removal {
         let mut removal = Removal::default();

@@ -9,6 +9,7 @@ use crate::disk::catalog::Catalog;
 use crate::disk::chain::{Chain, ChainKey};
 use crate::disk::event::DiskEvent;
 use crate::disk::format::{Geometry, RecordHeader};
+use crate::disk::lengthen::lasts_long_enough;
 use crate::disk::message::Message;
 use crate::disk::record::{NewPage, Record, SequencePage};
 use crate::disk::shared::add_duration;
@@ -44,6 +45,7 @@ impl Keeper {
         while let Ok(message) = messages.recv() {
             match message {
                 Message::Append(page, now) => self.append(page, now),
+                Message::Lengthen(page, now) => self.lengthen(&page, now),
                 Message::Refresh(now) => self.refresh(now),
                 Message::Damaged(wanted) => self.catalog.drop_damaged(&wanted),
                 Message::Gone(wanted) => self.catalog.drop_deleted(&wanted),
@@ -69,6 +71,12 @@ impl Keeper {
             self.writing = None;
         }
         self.catalog.shared.refreshing.store(false, Ordering::Release);
+    }
+
+    fn lengthen(&mut self, page: &SequencePage, now: Timestamp) {
+        let SequencePage { namespace, tokens, depth, expires_at } = page;
+        let keys = (0..=*depth).map_while(|depth| self.chain.keys(namespace, tokens, depth));
+        self.catalog.lengthen(keys.map(|(_, key)| key), *expires_at, now);
     }
 
     fn append(&mut self, new: NewPage, now: Timestamp) {
@@ -158,7 +166,7 @@ impl Keeper {
         now: Timestamp,
     ) -> Option<DiskPage> {
         let record = self.catalog.index.get(key)?;
-        is_good_enough(record, expires_at, now).then_some(record.place)
+        lasts_long_enough(record.expires_at, expires_at, now).then_some(record.place)
     }
 
     fn finish_if_full(&mut self, now: Timestamp) {
@@ -174,18 +182,6 @@ impl Keeper {
         self.catalog.shared.pause(now);
         if !std::mem::replace(&mut self.failing, true) {
             self.catalog.tell(DiskEvent::Paused { kind: error.kind(), message: error.to_string() });
-        }
-    }
-}
-
-/// True if a stored page need not be written anew for a later expiry: it lasts at least half as
-/// long as it should, so that a life which each use extends is not written at each use.
-fn is_good_enough(record: &Record, expires_at: Option<Timestamp>, now: Timestamp) -> bool {
-    match (record.expires_at, expires_at) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(stored), Some(asked)) => {
-            stored > now && stored.0 - now.0 >= asked.0.saturating_sub(now.0) / 2
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::mpsc::SyncSender;
 
-use crate::disk::record::{Doomed, NewPage, Wanted};
+use crate::disk::record::{Doomed, NewPage, SequencePage, Wanted};
 use crate::timestamp::Timestamp;
 
 pub(crate) enum Message {
     /// Store a page.
     Append(NewPage, Timestamp),
+    /// Let a page and those before it live as long as it says.
+    Lengthen(SequencePage, Timestamp),
     /// See what other processes have written and deleted.
     Refresh(Timestamp),
     /// Let a page go that was read and is damaged.

@@ -13,6 +13,7 @@ mod event;
 mod format;
 mod index;
 mod keeper;
+mod lengthen;
 mod message;
 mod options;
 mod reader;
@@ -27,6 +28,7 @@ mod writing;
 
 pub use damage::{Damage, DamageKind};
 pub use event::{DiskEvent, DropReason};
+pub use lengthen::lasts_long_enough;
 pub use options::DiskOptions;
 pub use reader::{DiskReader, NextPage, ReadError, ReadRun};
 pub use record::{NewPage, SequencePage, StoredRun, Wanted};

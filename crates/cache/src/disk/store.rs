@@ -20,7 +20,7 @@ use crate::disk::keeper::Keeper;
 use crate::disk::message::Message;
 use crate::disk::options::DiskOptions;
 use crate::disk::reader::DiskReader;
-use crate::disk::record::{Doomed, NewPage, StoredRun, Wanted};
+use crate::disk::record::{Doomed, NewPage, SequencePage, StoredRun, Wanted};
 use crate::disk::shared::Shared;
 use crate::disk::stats::DiskStats;
 use crate::disk_page::DiskPage;
@@ -203,6 +203,13 @@ impl DiskStore {
                 _ => unreachable!("what was sent comes back"),
             }
         })
+    }
+
+    /// Lets the pages of a sequence up to this one, also those that are queued, live until it says,
+    /// where they are stored and would end much sooner. Other processes that know them learn of it
+    /// when they start.
+    pub fn lengthen(&self, page: SequencePage, now: Timestamp) {
+        let _ = self.messages.send(Message::Lengthen(page, now));
     }
 
     /// What has happened since the last call, in order. Once a second of `now` at most, asks for

@@ -229,6 +229,42 @@ fn expired_pages_are_not_replayed_and_a_longer_life_is_written() {
 }
 
 #[test]
+fn a_longer_life_is_written_where_the_page_lies() {
+    let directory = tempfile::tempdir().unwrap();
+    let until = |expires_at| {
+        let mut pages = pages(1, NAMESPACE, &tokens(&[5, 6, 7]));
+        pages.iter_mut().for_each(|page| page.page.expires_at = Some(Timestamp(expires_at)));
+        pages
+    };
+    let mut store = open(directory.path(), 1, 0).store;
+    for page in until(1000) {
+        store.append(page, Timestamp(0)).unwrap();
+    }
+    store.flush();
+    store.poll(Timestamp(0));
+    let lengthen = |store: &DiskStore, depth: usize, expires_at, now| {
+        store.lengthen(until(expires_at).remove(depth).page, Timestamp(now));
+        store.flush();
+    };
+    let alive = |now| open(directory.path(), 1, now).pages.len();
+    // Not for a little more.
+    lengthen(&store, 2, 1500, 500);
+    assert_eq!((alive(999), alive(1000)), (3, 0));
+    lengthen(&store, 1, 3000, 500);
+    assert_eq!((alive(1000), alive(2999), alive(3000)), (2, 2, 0));
+    // What was deleted, by whomever, stays deleted; and what has ended has ended.
+    let other = open(directory.path(), 1, 500).store;
+    other.delete_pages(NAMESPACE, tokens(&[5, 6]), 1);
+    other.flush();
+    lengthen(&store, 2, 9000, 2000);
+    assert_eq!((alive(2000), alive(8999)), (1, 1));
+    let later = open(directory.path(), 1, 2000);
+    assert_eq!(later.damage, Vec::new());
+    assert!(reads(&later.store, 1, &later.pages[0]));
+    store.poll(Timestamp(2000));
+}
+
+#[test]
 fn a_page_without_its_parent_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut pages = pages(1, NAMESPACE, &tokens(&[5, 6, 7]));
