@@ -193,7 +193,7 @@ struct World {
     finished: usize,
     /// Counters of schedulers before this one.
     before: EngineStats,
-    /// How often somebody who was admitted was seen waiting again.
+    /// How often somebody who was admitted had to wait again, or was seen to.
     came_back: usize,
 }
 
@@ -274,6 +274,10 @@ impl World {
                     let which = index.index(scheduler.running.len());
                     let id = scheduler.running[which].request.id.clone();
                     scheduler.preempt_request(&id);
+                }
+                if !scheduler.restoring.is_empty() {
+                    scheduler.abandon(index.index(scheduler.restoring.len()));
+                    self.came_back += 1;
                 }
             }
             Operation::Evict(pages) => {

@@ -54,11 +54,7 @@ impl Scheduler {
             Some(&(_, Holder::Answer { index, choice })) if holders.len() > 1 => {
                 self.preempt(index, choice);
             }
-            Some(&(_, Holder::Restoring { at })) => {
-                self.stats.preemptions += 1;
-                let waiting = self.restoring.remove(at).abandon(&mut self.memory);
-                self.wait_again(waiting);
-            }
+            Some(&(_, Holder::Restoring { at })) => self.abandon(at),
             _ => {
                 self.memory.give_up_cached(self.now);
                 if self.room_for(part).is_err() {
@@ -86,6 +82,13 @@ impl Scheduler {
     /// Puts a request whose turn had come back to those who wait, where it keeps its rank.
     pub(super) fn wait_again(&mut self, waiting: Waiting) {
         self.waiting.push_back(Waiting { was_admitted: true, ..waiting });
+    }
+
+    /// Takes the pages of a request that is being restored for others. It begins anew later.
+    pub(super) fn abandon(&mut self, at: usize) {
+        self.stats.preemptions += 1;
+        let waiting = self.restoring.remove(at).abandon(&mut self.memory);
+        self.wait_again(waiting);
     }
 
     /// Takes an answer's pages for others. It goes on later, and nobody sees a difference.
