@@ -52,7 +52,8 @@ pub(crate) enum CacheOrder {
     Evict(CacheIdArguments),
     /// Give up all of your prefixes, in memory and on disk
     ///
-    /// What is pinned stays, and so does what other models than the one served have on disk.
+    /// What is pinned stays in memory. What other models have on disk goes too; what they have in
+    /// memory, their servers keep.
     Clear(ServerArguments),
     /// Figures of a server's prompt cache
     ///

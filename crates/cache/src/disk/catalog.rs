@@ -336,6 +336,12 @@ impl Catalog {
         Ok(self.make_room(geometry.segment_bytes(), segments, None))
     }
 
+    /// Names of segments of other models.
+    pub(crate) fn segments_of_other_models(&self) -> Vec<String> {
+        let others = self.known.iter().filter(|(_, known)| matches!(known, Known::Other { .. }));
+        others.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Segments of this model that are sound and not full, the fullest first.
     pub(crate) fn unfinished(&self) -> Vec<Arc<Segment>> {
         let mut unfinished: Vec<_> = self

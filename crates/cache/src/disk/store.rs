@@ -229,7 +229,7 @@ impl DiskStore {
         let _ = self.messages.send(Message::Delete(Doomed::Sequence { namespace, tokens, first }));
     }
 
-    /// Deletes all pages of a namespace, of this store's model, also those that are queued.
+    /// Deletes all pages of a namespace, of whatever model, also those that are queued.
     pub fn delete_namespace(&self, namespace: [u8; 32]) {
         let _ = self.messages.send(Message::Delete(Doomed::Namespace(namespace)));
     }

@@ -405,6 +405,36 @@ fn deleted_pages_do_not_come_back() {
 }
 
 #[test]
+fn a_namespace_is_deleted_under_all_models() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path(), 1, 0).store;
+    put(&mut store, 1, &tokens(&[5, 6]), 0);
+    let mut other = open(directory.path(), 2, 0).store;
+    let records = stored(&put(&mut other, 2, &tokens(&[5, 6]), 0));
+    let kept = pages(2, [2; 32], &tokens(&[5])).remove(0);
+    other.append(kept, Timestamp(0)).unwrap();
+    other.flush();
+    // A third model, of which nothing is left then.
+    let mut third = open(directory.path(), 3, 0).store;
+    put(&mut third, 3, &tokens(&[5, 6, 7]), 0);
+    drop(third);
+    assert_eq!(segments(directory.path()).len(), 3);
+
+    refresh(&mut store, 2000);
+    assert_eq!(store.held_under_other_model(&NAMESPACE, &tokens(&[5, 6, 7])), 48);
+    store.delete_namespace(NAMESPACE);
+    store.flush();
+    refresh(&mut store, 4000);
+    assert_eq!(store.held_under_other_model(&NAMESPACE, &tokens(&[5, 6, 7])), 0);
+    assert_eq!(store.held_under_other_model(&[2; 32], &tokens(&[5])), 16);
+    assert_eq!(segments(directory.path()).len(), 1, "the one that is being written stays");
+    assert!(records.iter().all(|record| !reads(&other, 2, record)));
+    drop((store, other));
+    let later = open(directory.path(), 2, 4001);
+    assert_eq!((later.pages.len(), later.damage), (1, Vec::new()));
+}
+
+#[test]
 fn a_namespace_is_deleted_with_what_is_queued_and_with_its_empty_segments() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path(), 1, 0).store;
