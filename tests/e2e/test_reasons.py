@@ -66,7 +66,8 @@ def stop_of(verdict: dict) -> dict:
     """The stop, after what holds for each: counts add up, and reuse stopped where it is said."""
     assert verdict["reused_tokens"] + verdict["computed_tokens"] == verdict["prompt_tokens"]
     assert verdict["stop"]["at"] == verdict["reused_tokens"]
-    assert sum(verdict["reused_from"].values()) == verdict["reused_tokens"]
+    reused = verdict["reused_from"]
+    assert reused["ram"] + reused["disk"] == verdict["reused_tokens"]
     return verdict["stop"]
 
 

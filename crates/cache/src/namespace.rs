@@ -9,6 +9,9 @@ const SALT_CONTEXT: &str = "refrain 2026 prompt cache: namespace from cache_salt
 /// As [`SALT_CONTEXT`], for the key that the names of callers are hashed with.
 const CALLER_CONTEXT: &str = "refrain 2026 prompt cache: namespace from an API key's name";
 
+/// As [`SALT_CONTEXT`], for the operator's public prefixes.
+const SHARED_CONTEXT: &str = "refrain 2026 prompt cache: namespace of public prefixes";
+
 /// Whose prefixes a request may see. Two requests share pages only in equal namespaces, and an
 /// equal namespace comes only from the same constructor with the same input.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -18,6 +21,12 @@ impl Namespace {
     /// The namespace of all callers that named none.
     pub const fn public() -> Self {
         Self([0; 32])
+    }
+
+    /// The namespace of the prefixes that an operator has declared public, which no caller's is:
+    /// what callers share goes from here to each, and nothing comes back.
+    pub fn shared() -> Self {
+        Self(blake3::derive_key(SHARED_CONTEXT, &[]))
     }
 
     /// The namespace of a caller's `cache_salt`, which may be of any length; the empty salt is a
@@ -86,7 +95,7 @@ mod tests {
             prop_assert_eq!(of(1, &a) == of(1, &b), a == b);
             prop_assert_ne!(of(1, &a), of(2, &a));
             let salt = a.1.as_deref().unwrap_or(&a.0);
-            for other in [Namespace::public(), Namespace::from_salt(salt)] {
+            for other in [Namespace::public(), Namespace::shared(), Namespace::from_salt(salt)] {
                 prop_assert_ne!(of(1, &a), other);
             }
         }
@@ -97,6 +106,7 @@ mod tests {
         assert_eq!(Namespace::from_salt("a"), Namespace::from_salt("a"));
         assert_ne!(Namespace::from_salt("a"), Namespace::from_salt("b"));
         assert_ne!(Namespace::from_salt(""), Namespace::public());
+        assert_ne!(Namespace::from_salt(""), Namespace::shared());
         assert_eq!(Namespace::default(), Namespace::public());
     }
 

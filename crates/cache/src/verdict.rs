@@ -103,6 +103,14 @@ pub struct ReusedFrom {
     pub ram: usize,
     /// In the disk tier.
     pub disk: usize,
+    /// Of these, tokens that were taken over from a public prefix for this request.
+    #[serde(skip_serializing_if = "is_none")]
+    pub public: usize,
+}
+
+/// What most requests have none of is left out.
+fn is_none(tokens: &usize) -> bool {
+    *tokens == 0
 }
 
 /// A token, and its text once somebody with a tokenizer has filled it in.
@@ -223,7 +231,7 @@ impl Verdict {
         stop: Stop,
         compared_with: Option<String>,
     ) -> Self {
-        let reused_from = ReusedFrom { ram, disk: stop.at - ram };
+        let reused_from = ReusedFrom { ram, disk: stop.at - ram, public: 0 };
         Self {
             prompt_tokens,
             reused_tokens: stop.at,

@@ -76,7 +76,7 @@ fn a_page_that_leaves_memory_is_reused_from_disk() {
     assert_eq!(hit.verdict.stop.reason, Reason::CheaperToCompute);
     assert_eq!(hit.verdict.stop.held_tokens, Some(40), "the ghost goes on after it");
     let restored = foreseen(&hit);
-    assert_eq!(restored.reused_from, ReusedFrom { ram: 16, disk: 16 });
+    assert_eq!(restored.reused_from, ReusedFrom { ram: 16, disk: 16, public: 0 });
     assert_eq!((restored.stop.reason, restored.stop.at), (Reason::Evicted, 32));
     assert_eq!(restored.stop.evicted_for.as_deref(), Some("hungry"));
     // Restored, it is a page like any other.
@@ -97,7 +97,7 @@ fn what_a_start_finds_on_disk_is_held() {
     assert_eq!((stored(&hit), hit.reused_tokens), (places(0..3), 0));
     let restored = foreseen(&hit);
     assert_eq!((restored.stop.reason, restored.reused_tokens), (Reason::EndOfPrompt, 47));
-    assert_eq!(restored.reused_from, ReusedFrom { ram: 0, disk: 47 });
+    assert_eq!(restored.reused_from, ReusedFrom { ram: 0, disk: 47, public: 0 });
     let changed = [&tokens(32)[..], &[77, 78]].concat();
     let hit = ask(&mut cache, &changed);
     assert_eq!(stored(&hit), places(0..2));
@@ -126,7 +126,7 @@ fn a_page_on_disk_is_reused_in_part() {
     let restorable = hit.restorable.clone().unwrap();
     assert_eq!((restorable.places, restorable.tokens), (places(0..2), tokens(32)));
     let foreseen = restore(&mut cache, hit, 5);
-    assert_eq!(foreseen.reused_from, ReusedFrom { ram: 0, disk: 20 });
+    assert_eq!(foreseen.reused_from, ReusedFrom { ram: 0, disk: 20, public: 0 });
     assert_eq!((foreseen.stop.reason, foreseen.stop.at), (Reason::DifferentToken, 20));
     assert_eq!(foreseen.stop.cached.as_ref().map(|cached| cached.id), Some(20));
     let hit = ask(&mut cache, &changed);
@@ -161,7 +161,7 @@ fn disk_is_read_where_it_shares_more_of_a_page_than_memory() {
     assert_eq!((&hit.pages[..], hit.reused_tokens), (&[0][..], 10));
     assert_eq!(stored(&hit), [place(4)]);
     let verdict = foreseen(&hit);
-    assert_eq!(verdict.reused_from, ReusedFrom { ram: 0, disk: 12 });
+    assert_eq!(verdict.reused_from, ReusedFrom { ram: 0, disk: 12, public: 0 });
     assert_eq!((verdict.stop.reason, verdict.stop.at), (Reason::DifferentToken, 12));
     let hit = ask(&mut cache, &[&tokens(10)[..], &[7; 9]].concat());
     assert_eq!((hit.reused_tokens, stored(&hit).len()), (10, 0), "no more than memory");

@@ -3,6 +3,7 @@
 //! The prompt cache holds one reference to each page in its tree. When the pool is empty,
 //! the cache gives up pages that no running sequence uses.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use cache::disk::{DiskStats, ReadError, ReadRun};
@@ -13,6 +14,7 @@ use kernels::{PAGE_TOKENS, PageId};
 
 use crate::disk_tier::{DiskTier, Wake};
 use crate::kv_pool::KvPool;
+use crate::page_ages::{AgeFigures, PageAges};
 use crate::request::Request;
 
 const _: () = assert!(cache::PAGE_TOKENS == PAGE_TOKENS);
@@ -50,6 +52,7 @@ pub(crate) struct KvMemory {
     cache: PromptCache<PageId>,
     /// Pages that the prompt cache has a reference to.
     in_cache: Vec<bool>,
+    ages: PageAges,
     in_use: usize,
     shared: usize,
     disk: Option<DiskTier>,
@@ -59,7 +62,8 @@ impl KvMemory {
     /// Joins an empty pool and an empty cache.
     pub(crate) fn new(pool: KvPool, cache: PromptCache<PageId>, disk: Option<DiskTier>) -> Self {
         let in_cache = vec![false; pool.pages()];
-        KvMemory { pool, cache, in_cache, in_use: 0, shared: 0, disk }
+        let ages = PageAges::new(pool.pages());
+        KvMemory { pool, cache, in_cache, ages, in_use: 0, shared: 0, disk }
     }
 
     /// A zeroed page. If none is free, the prompt cache gives one up that no sequence uses;
@@ -69,6 +73,7 @@ impl KvMemory {
             let pool = &self.pool;
             let unused = |page| pool.references(page) == 1;
             let evicted = self.cache.evict_one(by.namespace, by.request, by.now, unused)?;
+            self.ages.note_evicted(evicted, by.now);
             self.give_back(vec![evicted]);
             self.pool.allocate()
         })?;
@@ -86,6 +91,7 @@ impl KvMemory {
     pub(crate) fn give_up_cached(&mut self, now: Timestamp) {
         // Of everybody's pages: they are not to name the request that they go for.
         let evicted = self.cache.evict(usize::MAX, "", now);
+        evicted.iter().for_each(|&page| self.ages.note_evicted(page, now));
         self.give_back(evicted);
     }
 
@@ -119,6 +125,47 @@ impl KvMemory {
         self.cache.lookup(by.namespace, tokens, by.request, by.now, by.expires_at)
     }
 
+    /// Takes note of pages of the prompt cache that a request goes on from.
+    pub(crate) fn note_reused(&mut self, pages: &[PageId], now: Timestamp) {
+        self.ages.note_reused(pages, now);
+    }
+
+    /// How old pages are when they are reused or make room.
+    pub(crate) fn ages(&self) -> &AgeFigures {
+        self.ages.figures()
+    }
+
+    /// Where public prefixes hold more full pages of `tokens` than the request's namespace does,
+    /// gives it copies of those. They are its own from then on, as if it had computed them. Returns
+    /// the tokens that it got.
+    ///
+    /// Copies, and not the pages themselves, since each namespace gives up its own: what others do
+    /// with a page is not to be seen.
+    pub(crate) fn take_over_public(&mut self, tokens: &[u32], by: By<'_>) -> Range<usize> {
+        let shared = self.cache.held(&Namespace::shared(), tokens);
+        let full = shared.tokens / PAGE_TOKENS;
+        let own = self.cache.held(by.namespace, tokens);
+        let first = own.tokens / PAGE_TOKENS;
+        if full <= first || *by.namespace == Namespace::shared() {
+            return 0..0;
+        }
+        let mut pages = own.pages[..first].to_vec();
+        // Neither what goes on nor what is copied may make room for the copies.
+        let sources = &shared.pages[first..full];
+        pages.iter().chain(sources).for_each(|&page| self.share(page));
+        for &source in sources {
+            let Some(copy) = self.allocate(by) else { break };
+            self.pool.copy(source, copy);
+            pages.push(copy);
+        }
+        let end = pages.len() * PAGE_TOKENS;
+        // By nobody in particular: the request is not to be compared with itself.
+        self.publish(&tokens[..end], &pages, By { request: "", ..by });
+        self.release(&pages);
+        self.release(sources);
+        first * PAGE_TOKENS..end
+    }
+
     /// Lets the prompt cache evict a hit's pages again.
     pub(crate) fn unpin(&mut self, pin: cache::Pin) {
         self.cache.unpin(pin);
@@ -130,8 +177,8 @@ impl KvMemory {
         if pages.is_empty() {
             return;
         }
-        self.retain_for_cache(pages);
         let By { namespace, request, now, expires_at } = by;
+        self.retain_for_cache(pages, now);
         let unused = self.cache.insert(namespace, tokens, pages, request, now, expires_at);
         self.give_back(unused);
     }
@@ -146,7 +193,7 @@ impl KvMemory {
         restored: usize,
         now: Timestamp,
     ) {
-        self.retain_for_cache(pages);
+        self.retain_for_cache(pages, now);
         let unused = self.cache.insert_restored(namespace, tokens, pages, now);
         self.give_back(unused);
         if let Some(disk) = &mut self.disk {
@@ -158,9 +205,10 @@ impl KvMemory {
     }
 
     /// A page that the cache holds already keeps its one reference.
-    fn retain_for_cache(&mut self, pages: &[PageId]) {
+    fn retain_for_cache(&mut self, pages: &[PageId], now: Timestamp) {
         for &page in pages {
             if !std::mem::replace(&mut self.in_cache[page as usize], true) {
+                self.ages.note_held(page, now);
                 self.pool.retain(page);
             }
         }

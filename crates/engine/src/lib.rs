@@ -40,6 +40,7 @@ mod exact_run;
 mod fast;
 mod fault;
 mod guessing;
+mod histogram;
 mod kv_memory;
 mod kv_pool;
 mod limits;
@@ -51,6 +52,7 @@ mod ops;
 mod options;
 mod order;
 mod output;
+mod page_ages;
 mod prefill_order;
 mod random;
 mod rank;
@@ -86,6 +88,7 @@ pub use exact::{
 pub use exact_run::Difference;
 #[doc(hidden)]
 pub use fault::Fault;
+pub use histogram::Histogram;
 pub use kernels::KvType;
 pub use kv_memory::GivenUp;
 pub use limits::{Limits, Work};
@@ -97,6 +100,7 @@ pub use options::{
     MAX_RUNNING, MAX_WAIT, StartError,
 };
 pub use order::OrderError;
+pub use page_ages::AgeFigures;
 pub use reference::{Reference, dequantize};
 pub use request::{
     CHOICES_MAX, EVENTS_UNREAD_MAX, EngineError, Event, Events, FinishReason, LOGIT_BIAS_MAX,

@@ -91,8 +91,11 @@ pub(crate) fn find_prefix(
     if request.prompt_logprobs.is_some() {
         return none(Verdict::rows_requested(tokens));
     }
-    let hit = memory.lookup(&request.prompt, By::of(request, now));
+    let by = By::of(request, now);
+    let public = memory.take_over_public(&request.prompt, by);
+    let hit = memory.lookup(&request.prompt, by);
     let mut verdict = hit.verdict;
+    verdict.reused_from.public = public.end.min(hit.reused_tokens).saturating_sub(public.start);
     // Asked at once, while the branch that was compared is the most recently used.
     complete(&mut verdict, request, memory, tokenizer);
     let mut restorable = hit.restorable;

@@ -228,6 +228,7 @@ impl Scheduler {
             expired_pages: cached.expired_pages,
             kv_saturated: pool.store().saturated(),
             request_s: self.drain.request_s(),
+            ages: self.memory.ages().clone(),
             disk: self.memory.disk_stats(),
             ..self.stats.clone()
         }

@@ -3,6 +3,8 @@
 use cache::disk::DiskStats;
 use serde::Serialize;
 
+use crate::page_ages::AgeFigures;
+
 /// What the engine did since its start, and what it holds now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineStats {
@@ -68,6 +70,9 @@ pub struct EngineStats {
     /// inverse of its throughput while busy. A mean in which the last twenty or so requests
     /// weigh most; `None` before the first.
     pub request_s: Option<f64>,
+    /// How old pages of the prompt cache in memory are when they are reused or make room.
+    #[serde(skip)]
+    pub ages: AgeFigures,
     /// Figures of the prompt cache on disk; `None` where there is none.
     #[serde(skip)]
     pub disk: Option<DiskStats>,

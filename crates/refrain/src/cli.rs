@@ -190,7 +190,10 @@ pub(crate) struct ServeArguments {
     ///
     /// The body of a request a line, as cache replay reads them. They are computed when nobody else
     /// waits, and pinned as warm-1, warm-2, by their lines.
-    #[arg(long, value_name = "FILE", conflicts_with = "api_keys", hide_short_help = true)]
+    ///
+    /// A line with "public": true is for all callers, whatever their API key and cache_salt; with
+    /// --api-keys, any other names the key whose it is, "key": NAME.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) warm: Option<PathBuf>,
     /// Do not guess the next tokens of answers
     ///

@@ -7,6 +7,7 @@
 mod body;
 mod callers;
 mod connections;
+mod diagnostics;
 mod error;
 mod fields;
 mod identify;
@@ -58,6 +59,7 @@ pub async fn serve(
 fn router(app: App) -> Router {
     let open = Router::new()
         .route("/health", get(ops::health::show))
+        .route("/ready", get(ops::health::ready))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed());
     // What is added before the layer needs a key, where keys are asked for: also what is not there.
     let closed = Router::new()

@@ -46,7 +46,7 @@ impl Account {
     ) -> Outcome {
         let prices = self.app.options.prices.as_ref();
         let price = prices.map(|prices| prices.of(&verdict, &tokens));
-        self.app.tally.add(&verdict, timings.lost_ms);
+        self.app.tally.add(&verdict, &timings);
         let outcome = Outcome { verdict, timings, tokens, price };
         if is_miss(&outcome.verdict) {
             let id = id_of_prompt(&self.id, prompt, self.prompts);

@@ -1,6 +1,7 @@
 //! What every handler can reach.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
@@ -10,6 +11,7 @@ use package::{ChatTemplate, Package};
 use tokio::sync::Semaphore;
 
 use crate::callers::{Caller, Callers};
+use crate::diagnostics::EarlierPrompts;
 use crate::error::ApiError;
 use crate::log::{Entry, Log};
 use crate::price::Prices;
@@ -34,6 +36,9 @@ pub struct ServerOptions {
     /// Chat templates of this model that rendered what is held on disk, other than the one that
     /// renders now.
     pub earlier_templates: Vec<ChatTemplate>,
+    /// Becomes true when what is to be computed before the server counts as ready is computed;
+    /// `None` is ready at once.
+    pub ready: Option<Arc<AtomicBool>>,
 }
 
 impl ServerOptions {
@@ -54,6 +59,7 @@ pub(crate) struct App {
     pub(crate) started_s: u64,
     pub(crate) tally: Arc<Tally>,
     pub(crate) renderings: Arc<Renderings>,
+    pub(crate) earlier_prompts: Arc<EarlierPrompts>,
     known: Arc<KnownTexts>,
     /// Prompts that may be rendered and tokenized at the same time.
     preparing: Arc<Semaphore>,
@@ -67,6 +73,7 @@ impl App {
         let renderings = Renderings::new(std::mem::take(&mut options.earlier_templates));
         Self {
             renderings: Arc::new(renderings),
+            earlier_prompts: Arc::default(),
             engine,
             package,
             options: Arc::new(options),

@@ -489,7 +489,7 @@ impl Pair {
             assert_eq!(verdict.prompt_tokens, prompt.len());
             assert_eq!(verdict.reused_tokens, expected.at);
             assert_eq!(verdict.computed_tokens, prompt.len() - expected.at);
-            assert_eq!(verdict.reused_from, ReusedFrom { ram, disk: expected.at - ram });
+            assert_eq!(verdict.reused_from, ReusedFrom { ram, disk: expected.at - ram, public: 0 });
             assert_eq!(&verdict.compared_with, compared_with);
             self.check_the_named_request(prompt, verdict);
             let mut stop = verdict.stop.clone();

@@ -115,7 +115,8 @@ impl Scheduler {
             }
             _ => {}
         }
-        found.reused_from = ReusedFrom { ram: found.reused_tokens - disk, disk };
+        let ram = found.reused_tokens - disk;
+        found.reused_from = ReusedFrom { ram, disk, ..found.reused_from };
         let clock = Clock { looked_up, ..Clock::new(waiting.submitted, admitted) };
         self.launch(waiting, prefix, clock);
     }
@@ -139,6 +140,7 @@ impl Scheduler {
             return;
         }
         self.explain_otherwise(&request, &mut prefix.verdict);
+        self.memory.note_reused(&prefix.pages, self.now);
         self.stats.prompt_tokens += prefix.verdict.prompt_tokens as u64;
         self.stats.reused_tokens += reused as u64;
         let shared = held_before.map_or(0, |held| reused.saturating_sub(held));

@@ -134,3 +134,36 @@ fn namespaces_and_requests_without_cache_share_nothing() {
     let stats = off.stats();
     assert_eq!(stats.pages_free, stats.pages);
 }
+
+#[test]
+fn a_public_prefix_is_taken_over_once_by_each_namespace_with_the_same_bits() {
+    let engine = start(options());
+    let rules = prompt(5, 70);
+    run(&engine, Request { namespace: Namespace::shared(), ..greedy(&rules, 1) });
+    let asked = [rules.clone(), prompt(6, 9)].concat();
+    let ask = |salt: &str, prompt: &[u32]| {
+        let namespace = Namespace::from_salt(salt);
+        Request { namespace, logprobs: Some(3), ..greedy(prompt, 12) }
+    };
+    let computed = run(&engine, Request { use_cache: false, ..ask("a", &asked) });
+    let from = |outcome: &Outcome| {
+        let from = outcome.verdict.reused_from;
+        (from.ram, from.disk, from.public)
+    };
+    for salt in ["a", "b"] {
+        let first = run(&engine, ask(salt, &asked));
+        assert_eq!((code(&first), from(&first)), ("end_of_cached", (64, 0, 64)));
+        assert_eq!(first.answers, computed.answers);
+        let again = run(&engine, ask(salt, &asked));
+        assert_eq!((code(&again), from(&again)), ("end_of_prompt", (78, 0, 0)));
+        assert_eq!(again.answers, computed.answers);
+    }
+    // Of what a namespace has of its own, the rest is taken over; a public prompt takes nothing.
+    run(&engine, ask("c", &rules[..20]));
+    let rest = run(&engine, ask("c", &asked));
+    assert_eq!((from(&rest), &rest.answers), ((64, 0, 48), &computed.answers));
+    let public = run(&engine, Request { namespace: Namespace::shared(), ..greedy(&rules, 1) });
+    assert_eq!(from(&public), (69, 0, 0));
+    engine.shutdown();
+    assert_eq!(engine.stats().pages_in_use, 0);
+}

@@ -206,6 +206,7 @@ fn panel(title: &'static str, curves: Vec<Curve>, y_label: fn(&f64) -> String) -
         x_label: |at| format!("{at:.0}"),
         y_label,
         marked: false,
+        // Between the two curves, which are far apart.
         names: SeriesLabelPosition::MiddleRight,
         head_room: 1.1,
     }
@@ -213,13 +214,20 @@ fn panel(title: &'static str, curves: Vec<Curve>, y_label: fn(&f64) -> String) -
 
 fn times(courses: &[Course]) -> Panel {
     let curves = courses.iter().map(|course| course.curve(|asked| asked.ttft_ms)).collect();
-    panel("Time to the first token, by conversation", curves, |ms| format!("{ms:.0} ms"))
+    // One slow answer raises the scale, so that a curve may run anywhere below: the names stand
+    // above all.
+    Panel {
+        names: SeriesLabelPosition::UpperRight,
+        head_room: 1.25,
+        ..panel("Time to the first token, by conversation", curves, |ms| format!("{ms:.0} ms"))
+    }
 }
 
 fn rates(courses: &[Course]) -> Panel {
     let rate = |asked: &Asked| asked.reused_tokens as f64 / asked.prompt_tokens.max(1) as f64;
     let curves = courses.iter().map(|course| course.curve(rate)).collect();
-    panel("Share of the prompt that was reused", curves, |share| format!("{:.0} %", 100.0 * share))
+    let title = "Share of the prompt that was reused, by conversation";
+    panel(title, curves, |share| format!("{:.0} %", 100.0 * share))
 }
 
 fn write_json(arguments: &IncidentArguments, courses: &[Course]) -> Result<(), Failure> {

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::{DiskTierOptions, EngineOptions, MemoryNeed};
@@ -58,6 +60,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         prices: arguments.price.clone(),
         log: Some(operator_log::start(terminal)?),
         earlier_templates,
+        ready: arguments.warm.is_some().then(Arc::default),
     };
     runtime.block_on(answer(arguments, listener, loaded, options, terminal))
 }
@@ -143,7 +146,10 @@ async fn answer(
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     let date = arguments.template_date.as_deref();
-    let prompts = arguments.warm.as_deref().map(|path| warm::read(path, &loaded, date));
+    let prompts = arguments
+        .warm
+        .as_deref()
+        .map(|path| warm::read(path, &loaded, date, options.callers.as_ref()));
     let prompts = prompts.transpose()?.unwrap_or_default();
     let has_prompts = !prompts.is_empty();
     if !is_loopback(address.ip()) && options.callers.is_none() {
@@ -153,6 +159,7 @@ async fn answer(
     let ending = Ending::new()?;
     // Always said, also with --quiet: programs read the port from it.
     say(format_args!("listening on http://{address}"));
+    let ready = options.ready.clone();
     let engine = loaded.engine.clone();
     let is_ending = Cell::new(false);
     let ended = async {
@@ -164,6 +171,9 @@ async fn answer(
     tokio::join!(serving, async {
         if has_prompts {
             warming.await;
+        }
+        if let Some(ready) = ready {
+            ready.store(true, Ordering::Release);
         }
     });
     engine.shutdown();

@@ -1,4 +1,4 @@
-//! `refrain serve --warm FILE`: prompts that are computed before anybody asks.
+//! `refrain serve --warm FILE`: prompts that are computed before anybody asks, and for whom.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -9,6 +9,8 @@ use std::time::Instant;
 use cache::Namespace;
 use doctor::{PROMPT_BYTES_MAX, Prompt, PromptMaker};
 use engine::{Engine, Event, PRIORITY_MAX, Request};
+use serde_json::Value;
+use server::Callers;
 
 use crate::failure::Failure;
 use crate::loading::Loaded;
@@ -30,6 +32,7 @@ pub(crate) fn read(
     path: &Path,
     loaded: &Loaded,
     date: Option<&str>,
+    callers: Option<&Callers>,
 ) -> Result<Vec<WarmPrompt>, Failure> {
     let failed = |problem: String| Failure::new(format!("{}: {problem}", path.display()));
     let maker = PromptMaker {
@@ -61,9 +64,41 @@ pub(crate) fn read(
         }
         let prompt = Prompt::read(&format!("line {line}"), bytes, maker)
             .map_err(|error| failed(format!("line {line}: {}", error.message)))?;
-        prompts.push(WarmPrompt { line, namespace: prompt.namespace, tokens: prompt.tokens });
+        let namespace = namespace(&prompt, callers)
+            .map_err(|problem| failed(format!("line {line}: {problem}")))?;
+        prompts.push(WarmPrompt { line, namespace, tokens: prompt.tokens });
     }
     Ok(prompts)
+}
+
+/// Whose the prompt of a line is: everybody's with `"public": true`; else that of the API key whose
+/// name is in `"key"` where keys are asked for, and where not, of callers without one.
+fn namespace(prompt: &Prompt, callers: Option<&Callers>) -> Result<Namespace, String> {
+    let field = |name: &str| prompt.body.as_ref().and_then(|body| body.get(name));
+    let salt = field("cache_salt").and_then(Value::as_str);
+    let is_public = match field("public") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(public)) => *public,
+        Some(_) => return Err("'public' must be true or false".to_owned()),
+    };
+    let key = match field("key") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(name.as_str()),
+        Some(_) => return Err("'key' must be the name of an API key".to_owned()),
+    };
+    match (is_public, key, callers) {
+        (true, None, _) if salt.is_none() => Ok(Namespace::shared()),
+        (true, ..) => Err("what is public has neither 'key' nor 'cache_salt'".to_owned()),
+        (false, None, None) => Ok(prompt.namespace),
+        (false, Some(_), None) => Err("'key' needs --api-keys".to_owned()),
+        (false, None, Some(_)) => {
+            Err("with --api-keys, say whose it is: \"key\": NAME or \"public\": true".to_owned())
+        }
+        (false, Some(name), Some(callers)) if callers.knows(name) => {
+            Ok(callers.namespace(name, salt))
+        }
+        (false, Some(name), Some(_)) => Err(format!("no API key has the name {name:?}")),
+    }
 }
 
 /// Computes the prompts one after the other, behind all requests, and pins each; until `ending`.

@@ -113,6 +113,12 @@ impl KeyFile {
         found
     }
 
+    /// Whether a key has this name.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.keys.iter().any(|key| *key.name == *name)
+    }
+
     fn reload(&self, state: &mut State, warn: &dyn Fn(&str)) {
         let stamp = Stamp::of(&self.path);
         if stamp == state.stamp {

@@ -49,8 +49,13 @@ impl Callers {
         self.keys.find(key, warn).map(|name| Caller(Some(name)))
     }
 
+    /// Whether a key has this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.keys.has_name(name)
+    }
+
     /// The namespace of the caller of this name, and of a salt within it.
-    pub(crate) fn namespace(&self, name: &str, salt: Option<&str>) -> Namespace {
+    pub fn namespace(&self, name: &str, salt: Option<&str>) -> Namespace {
         Namespace::of_caller(&self.secret, name, salt)
     }
 }

@@ -16,6 +16,7 @@ use super::parameters::Parameters;
 use super::stream::{self, Header, Shape};
 use crate::body;
 use crate::callers::Caller;
+use crate::diagnostics::Comparison;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::outcome::Account;
@@ -53,9 +54,10 @@ pub(crate) async fn create(
     let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
     let id = header.id.clone();
     let account = Account::new(app.clone(), caller.clone(), id.clone(), 1);
-    let (request, asked) = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
+    let (request, asked, comparison) =
+        app.prepare(move |app| prepare(app, &caller, id, call)).await?;
     let events = app.submit(request, "messages")?;
-    let job = Job::new(vec![events], choices, ignored, account).of_conversation(asked);
+    let job = Job::new(vec![events], choices, ignored, account).of_conversation(asked, comparison);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
     }
@@ -148,18 +150,27 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     fields.refuse_unless("continue_final_message", &json!(false), "an answer cannot go on yet")
 }
 
-/// The request for the engine; and the conversation, where another rendering of it may be held.
+/// The request for the engine; the conversation, where another rendering of it may be held; and
+/// what it is to be compared with, if it is.
 fn prepare(
     app: &App,
     caller: &Caller,
     id: String,
     call: ChatCall,
-) -> Result<(Request, Option<Asked>), ApiError> {
+) -> Result<(Request, Option<Asked>, Option<Comparison>), ApiError> {
     let ChatCall { conversation, parameters, .. } = call;
     let namespace = app.namespace(caller, parameters.cache_salt.as_deref());
     let maker = app.prompt_maker(parameters.use_cache.then_some(namespace));
     let Conversation { messages, tools, variables } = &conversation;
     let (encoding, map) = maker.chat(messages, tools.as_ref(), variables)?;
+    let comparison = parameters.comparison.as_deref().map(|with| {
+        let prompt = (encoding.ids.as_slice().into(), Some(map.clone()));
+        app.earlier_prompts.comparison(with, namespace, prompt, messages.len())
+    });
+    if parameters.use_cache {
+        let prompt = encoding.ids.as_slice().into();
+        app.earlier_prompts.remember(&id, namespace, prompt, messages.len());
+    }
     let may_differ = parameters.use_cache && app.renderings.note(namespace, variables);
     let asked = may_differ.then(|| {
         let (prompt, map) = (encoding.ids.clone(), map.clone());
@@ -183,7 +194,7 @@ fn prepare(
         lifetime: parameters.lifetime.or(app.options.cache_lifetime),
         priority: parameters.priority,
     };
-    Ok((request, asked))
+    Ok((request, asked, comparison))
 }
 
 fn body_of(app: &App, header: &Header, answer: Answer) -> Value {
@@ -200,7 +211,7 @@ fn body_of(app: &App, header: &Header, answer: Answer) -> Value {
             "finish_reason": choice.reason.map(finish_reason),
         })
     };
-    json!({
+    let mut body = json!({
         "id": header.id,
         "object": "chat.completion",
         "created": header.created_s,
@@ -208,5 +219,9 @@ fn body_of(app: &App, header: &Header, answer: Answer) -> Value {
         "choices": answer.choices.iter().enumerate().map(choice).collect::<Vec<_>>(),
         "usage": answer.outcomes.usage(),
         "refrain": answer.outcomes.refrain(),
-    })
+    });
+    if let Some(diagnostics) = answer.outcomes.diagnostics() {
+        body["prompt_cache_diagnostics"] = diagnostics.clone();
+    }
+    body
 }

@@ -94,7 +94,11 @@ pub(crate) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     let least = usize::from(!echo);
     let max_tokens = fields.count("max_tokens", least, usize::MAX)?.unwrap_or(MAX_TOKENS_DEFAULT);
     let logprobs = fields.count("logprobs", 0, LOGPROBS_MAX)?;
-    Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored: fields.ignored() })
+    let mut ignored = fields.ignored();
+    if parameters.comparison.is_some() {
+        ignored.push("prompt_cache_options.comparison_response_id".to_owned());
+    }
+    Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored })
 }
 
 fn tokenize(app: &App, namespace: Namespace, call: &TextCall) -> Result<Vec<Vec<u32>>, ApiError> {

@@ -5,6 +5,7 @@ use engine::{Event, Events, FinishReason, Timings, TokenCounts, TokenInfo, Token
 use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::{Value, json};
 
+use crate::diagnostics::Comparison;
 use crate::error::ApiError;
 use crate::log::Entry;
 use crate::outcome::{Account, Outcome};
@@ -40,6 +41,8 @@ pub(crate) struct Outcomes {
     account: Account,
     done: Vec<(usize, Outcome)>,
     ignored: Vec<String>,
+    comparison: Option<Comparison>,
+    diagnostics: Option<Value>,
 }
 
 impl Job {
@@ -49,13 +52,20 @@ impl Job {
         ignored: Vec<String>,
         account: Account,
     ) -> Self {
-        let outcomes = Outcomes { account, done: Vec::new(), ignored };
+        let (done, comparison, diagnostics) = (Vec::new(), None, None);
+        let outcomes = Outcomes { account, done, ignored, comparison, diagnostics };
         Self { prompts, choices, outcomes, asked: None }
     }
 
-    /// Its only prompt is of this conversation, which may have been rendered otherwise before.
-    pub(crate) fn of_conversation(self, asked: Option<Asked>) -> Self {
-        Self { asked, ..self }
+    /// Its only prompt is of this conversation, which may have been rendered otherwise before, and
+    /// which is to be compared with an earlier one.
+    pub(crate) fn of_conversation(
+        self,
+        asked: Option<Asked>,
+        comparison: Option<Comparison>,
+    ) -> Self {
+        let outcomes = Outcomes { comparison, ..self.outcomes };
+        Self { asked, outcomes, ..self }
     }
 
     /// The events of all prompts, with the prompt's index, as they come; and what becomes of them.
@@ -135,6 +145,9 @@ impl Outcomes {
         timings: Timings,
         tokens: TokenCounts,
     ) {
+        let tokenizer = &self.account.app().package.tokenizer;
+        let diagnose = |comparison: Comparison| comparison.diagnose(&verdict, tokenizer);
+        self.diagnostics = self.comparison.take().map(diagnose).or(self.diagnostics.take());
         let outcome = self.account.settle(prompt, verdict, timings, tokens);
         self.done.push((prompt, outcome));
         self.done.sort_by_key(|(prompt, _)| *prompt);
@@ -157,6 +170,11 @@ impl Outcomes {
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(|tokens| tokens.cached_input)},
         })
+    }
+
+    /// OpenAI's `prompt_cache_diagnostics`, where they were asked for.
+    pub(crate) fn diagnostics(&self) -> Option<&Value> {
+        self.diagnostics.as_ref()
     }
 
     /// The `refrain` object. A request of several prompts has one entry for each in `prompts`.

@@ -27,6 +27,8 @@ pub(crate) struct Parameters {
     pub(crate) use_cache: bool,
     pub(crate) keep_on_disk: bool,
     pub(crate) lifetime: Option<Duration>,
+    /// The response whose prompt this one's is to be compared with.
+    pub(crate) comparison: Option<String>,
     pub(crate) cache_salt: Option<String>,
     pub(crate) priority: i32,
 }
@@ -36,6 +38,7 @@ impl Parameters {
         refuse_unsupported(fields)?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
         let include_usage = take_include_usage(fields, stream)?;
+        let (lifetime, comparison) = take_cache_options(fields)?;
         Ok(Self {
             model: fields.string("model")?,
             choices: fields.count("n", 1, CHOICES_MAX)?.unwrap_or(1),
@@ -47,7 +50,8 @@ impl Parameters {
             include_usage,
             use_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
             keep_on_disk: take_keep_on_disk(fields)?,
-            lifetime: take_lifetime(fields)?,
+            lifetime,
+            comparison,
             cache_salt: fields.string("cache_salt")?,
             priority: take_priority(fields)?,
         })
@@ -137,14 +141,26 @@ fn take_keep_on_disk(fields: &mut Fields) -> Result<bool, ApiError> {
     }
 }
 
-/// OpenAI's `prompt_cache_options`, of which the time to live works here. Without one, the server's
-/// configuration decides.
-fn take_lifetime(fields: &mut Fields) -> Result<Option<Duration>, ApiError> {
-    const FIELD: &str = "prompt_cache_options.ttl";
-    let Some(options) = fields.object("prompt_cache_options")? else { return Ok(None) };
+/// OpenAI's `prompt_cache_options`, of which the time to live and the response to compare with work
+/// here.
+fn take_cache_options(fields: &mut Fields) -> Result<(Option<Duration>, Option<String>), ApiError> {
+    const COMPARISON: &str = "prompt_cache_options.comparison_response_id";
+    let Some(options) = fields.object("prompt_cache_options")? else { return Ok((None, None)) };
     let mut options = Fields::new(options);
     let ttl = options.value("ttl");
+    let comparison = match options.value("comparison_response_id") {
+        None => None,
+        Some(Value::String(id)) => Some(id),
+        Some(other) => return Err(wrong_type(COMPARISON, "a string", &other)),
+    };
     fields.put_back("prompt_cache_options", options);
+    Ok((lifetime_of(ttl)?, comparison))
+}
+
+/// How long what is used of the prompt cache lives. Without a word, the server's configuration
+/// decides.
+fn lifetime_of(ttl: Option<Value>) -> Result<Option<Duration>, ApiError> {
+    const FIELD: &str = "prompt_cache_options.ttl";
     let ttl = match ttl {
         None => return Ok(None),
         Some(Value::String(ttl)) => ttl,

@@ -220,6 +220,9 @@ impl Chunks {
         }
         if let Some(last) = out.last_mut() {
             last["refrain"] = self.outcomes.refrain();
+            if let Some(diagnostics) = self.outcomes.diagnostics() {
+                last["prompt_cache_diagnostics"] = diagnostics.clone();
+            }
         }
         out.iter().map(Value::to_string).chain(["[DONE]".to_owned()]).collect()
     }

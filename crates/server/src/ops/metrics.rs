@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use cache::disk::DiskStats;
-use engine::EngineStats;
+use engine::{EngineStats, Histogram};
 
 use crate::state::App;
 use crate::tally::{Count, Tally};
@@ -18,7 +18,52 @@ pub(crate) async fn show(State(app): State<App>) -> Response {
 }
 
 fn whole(app: &App) -> String {
-    text(&app.engine.stats()) + &by_reason(&app.tally)
+    let stats = app.engine.stats();
+    text(&stats) + &by_reason(&app.tally) + &histograms(&stats, &app.tally)
+}
+
+/// How many times of each length.
+fn histograms(stats: &EngineStats, tally: &Tally) -> String {
+    let ages = &stats.ages;
+    let restored = tally.restored();
+    let families = [
+        (
+            "refrain_prompt_cache_reused_page_age_seconds",
+            "Ages of pages in memory that a request reused, since they were computed or read.",
+            &ages.reused,
+        ),
+        (
+            "refrain_prompt_cache_reuse_gap_seconds",
+            "Times since those pages were last used.",
+            &ages.reuse_gap,
+        ),
+        (
+            "refrain_prompt_cache_evicted_page_age_seconds",
+            "Ages of pages in memory that made room, since they were computed or read.",
+            &ages.evicted,
+        ),
+        (
+            "refrain_restore_seconds",
+            "Times that reading from disk took, of prompts for which something was read.",
+            &restored,
+        ),
+    ];
+    families.into_iter().map(|(name, help, histogram)| lines(name, help, histogram)).collect()
+}
+
+/// A histogram. Before the engine has said anything it has no buckets, and is left out.
+fn lines(name: &str, help: &str, histogram: &Histogram) -> String {
+    if histogram.at_most().next().is_none() {
+        return String::new();
+    }
+    let mut text = format!("# HELP {name} {help}\n# TYPE {name} histogram\n");
+    let mut all = 0;
+    for (bound, count) in histogram.at_most() {
+        let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+        text += &format!("{name}_bucket{{le=\"{bound}\"}} {count}\n");
+        all = count;
+    }
+    text + &format!("{name}_sum {}\n{name}_count {all}\n", histogram.sum_s())
 }
 
 /// What has no labels. What only grows is a counter, and its name ends in `_total`.
