@@ -4,7 +4,9 @@
 //! One row reads copies of the matrix in turn, so that it comes from memory;
 //! the rate of that is given in GB/s too.
 
-use kernels::{ActivationRows, MatrixSource, PackedMatrix, RowOrder, Team, WeightType, matmul};
+use kernels::{
+    ActivationRows, MatrixSource, PackedMatrix, RowOrder, Team, WeightMemory, WeightType, matmul,
+};
 use std::time::Instant;
 
 const TYPES: [(&str, WeightType); 11] = [
@@ -65,9 +67,10 @@ fn measure(
         input_major: false,
         row_order: RowOrder::Natural,
     };
+    let memory = WeightMemory::default();
     let start = Instant::now();
     let packed = (0..FROM_MEMORY_BYTES.div_ceil(bytes))
-        .map(|_| PackedMatrix::pack(team.isa(), &[source], None))
+        .map(|_| PackedMatrix::pack(team.isa(), &memory, &[source], None))
         .collect::<Result<Vec<_>, _>>()?;
     let packing = (packed.len() * bytes) as f64 / start.elapsed().as_secs_f64() * 1e-9;
     print!("{name:>5} {outputs:>5} x {inputs:<5} pack {packing:>4.1} GB/s");

@@ -31,6 +31,7 @@ mod rope;
 mod rows;
 mod simd;
 mod team;
+mod weight_memory;
 mod weights;
 mod words;
 
@@ -52,4 +53,5 @@ pub use quantize::ActivationRows;
 pub use rope::{RopeError, RopeScaling, RopeTable, rope};
 pub use rows::Strided;
 pub use team::{Team, TeamError};
+pub use weight_memory::WeightMemory;
 pub use weights::{MatrixSource, RowOrder, WeightType};

@@ -37,13 +37,15 @@ impl ZeroedMemory {
         Ok(ZeroedMemory { start, bytes })
     }
 
-    /// Asks for large pages, so that long reads miss fewer translations.
-    pub(crate) fn prefer_huge_pages(&mut self) {
-        let start = self.start.as_ptr().cast::<c_void>();
-        // SAFETY: exactly the mapping that `reserve` made; the advice changes no contents.
-        let advised = unsafe { madvise(start, self.bytes, Advice::LinuxHugepage) };
-        // A system without large pages refuses, and works all the same.
-        advised.unwrap_or_default();
+    /// Where the memory begins, for who shares it out in parts: whole slices of it must not be
+    /// taken then.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
     }
 
     /// The memory as bytes.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kernels::{Isa, KvType, MatrixSource, PackedMatrix, WeightType};
+use kernels::{Isa, KvType, MatrixSource, PackedMatrix, WeightMemory, WeightType};
 use package::{DType, Matrix, Part, Suffix, Weights};
 
 use super::kv_choice::KvChoice;
@@ -23,6 +23,7 @@ pub(crate) struct PackLoad<'a> {
     weights: &'a Weights,
     epsilon: f32,
     isa: Isa,
+    memory: WeightMemory,
     progress: &'a (dyn Fn(u64, u64) + Sync),
     done_bytes: AtomicU64,
     total_bytes: u64,
@@ -37,8 +38,16 @@ impl<'a> PackLoad<'a> {
         progress: &'a (dyn Fn(u64, u64) + Sync),
     ) -> PackLoad<'a> {
         let total_bytes = weights.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
-        let (done_bytes, kv_choice) = (AtomicU64::new(0), KvChoice::default());
-        PackLoad { weights, epsilon, isa, progress, done_bytes, total_bytes, kv_choice }
+        PackLoad {
+            weights,
+            epsilon,
+            isa,
+            memory: WeightMemory::default(),
+            progress,
+            done_bytes: AtomicU64::new(0),
+            total_bytes,
+            kv_choice: KvChoice::default(),
+        }
     }
 
     /// The type of K/V that suits the matrices so far.
@@ -54,7 +63,7 @@ impl<'a> PackLoad<'a> {
     fn pack(&self, parts: &[Part], matrices: &[Matrix]) -> Result<PackedMatrix, LoadError> {
         let sources: Vec<MatrixSource> = matrices.iter().map(source).collect();
         let bias = self.bias(parts, matrices)?;
-        let packed = PackedMatrix::pack(self.isa, &sources, bias.as_deref())
+        let packed = PackedMatrix::pack(self.isa, &self.memory, &sources, bias.as_deref())
             .map_err(|source| LoadError::Pack { part: format!("{parts:?}"), source })?;
         // At once, so that a model is never in memory twice while it loads. Other threads that are
         // still reading pages of the file find them in the system's cache.

@@ -2,7 +2,7 @@
 //! and rows against themselves, on every instruction set.
 
 use super::*;
-use crate::{Isa, MatrixSource, PackError, RowOrder};
+use crate::{Isa, MatrixSource, PackError, RowOrder, WeightMemory};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -43,6 +43,10 @@ impl Random {
     fn numbers(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.number()).collect()
     }
+}
+
+fn packed(isa: Isa, sources: &[MatrixSource<'_>], bias: Option<&[f32]>) -> PackedMatrix {
+    PackedMatrix::pack(isa, &WeightMemory::default(), sources, bias).unwrap()
 }
 
 /// A stored matrix with the f32 weights that it stands for, output by output.
@@ -283,7 +287,7 @@ proptest! {
             let context = format!("{isa} {kind:?}");
             let team = Team::with_isa(threads, isa).unwrap();
             let given = with_bias.then_some(&bias[..]);
-            let packed = PackedMatrix::pack(isa, &[matrix.source()], given).unwrap();
+            let packed = packed(isa, &[matrix.source()], given);
             let out = product(&team, &packed, &x);
             assert_close(&out, &x, &matrix, &bias, &context);
             let alone = Team::with_isa(1, isa).unwrap();
@@ -332,7 +336,7 @@ proptest! {
         }).collect();
         let sources: Vec<_> = parts.iter().map(Stored::source).collect();
         for isa in Isa::available() {
-            let packed = PackedMatrix::pack(isa, &sources, None).unwrap();
+            let packed = packed(isa, &sources, None);
             let mut row = vec![0.0; inputs];
             for (output, expected) in expected.chunks(inputs).enumerate() {
                 packed.row(output, &mut row);
@@ -366,7 +370,7 @@ proptest! {
         dirty[4 * inputs + at] = bad;
         for isa in Isa::available() {
             let team = Team::with_isa(2, isa).unwrap();
-            let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+            let packed = packed(isa, &[matrix.source()], None);
             let (clean, dirty) = (product(&team, &packed, &clean), product(&team, &packed, &dirty));
             for (row, (clean, dirty)) in clean.chunks(20).zip(dirty.chunks(20)).enumerate() {
                 if row == 4 {
@@ -386,7 +390,7 @@ fn extreme_rows_are_not_lost() {
         let matrix = stored(&mut random, kind, 16, 32);
         for isa in Isa::available() {
             let team = Team::with_isa(1, isa).unwrap();
-            let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+            let packed = packed(isa, &[matrix.source()], None);
             for size in [0.0, 1e-38, 1e-20, 1e30] {
                 let x: Vec<f32> = random.numbers(32).iter().map(|x| x * size).collect();
                 let out = product(&team, &packed, &x);
@@ -409,7 +413,7 @@ fn a_weight_that_is_not_finite_stays_in_its_output() {
     let x = random.numbers(3 * 70);
     for isa in Isa::available() {
         let team = Team::with_isa(1, isa).unwrap();
-        let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+        let packed = packed(isa, &[matrix.source()], None);
         for (at, got) in product(&team, &packed, &x).iter().enumerate() {
             assert_eq!(got.is_nan(), [3, 7, 18].contains(&(at % 20)), "{isa} {at}");
         }
@@ -429,7 +433,7 @@ fn extreme_rows_are_alone_what_they_are_together() {
         .collect();
     for isa in Isa::available() {
         let team = Team::with_isa(1, isa).unwrap();
-        let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+        let packed = packed(isa, &[matrix.source()], None);
         let together = product(&team, &packed, &x);
         for (row, (x, together)) in x.chunks(32).zip(together.chunks(16)).enumerate() {
             assert_eq!(bits(&product(&team, &packed, x)), bits(together), "{isa} row {row}");
@@ -442,7 +446,7 @@ fn no_rows_are_no_work() {
     let matrix = stored(&mut Random(5), WeightType::Q4_1, 16, 32);
     for isa in Isa::available() {
         let team = Team::with_isa(2, isa).unwrap();
-        let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+        let packed = packed(isa, &[matrix.source()], None);
         assert!(product(&team, &packed, &[]).is_empty());
     }
 }
@@ -454,7 +458,7 @@ fn a_batch_dependent_kernel_shows() {
     let x = random.numbers(2 * 64);
     for isa in Isa::available() {
         let team = Team::with_isa(1, isa).unwrap();
-        let packed = PackedMatrix::pack(isa, &[matrix.source()], None).unwrap();
+        let packed = packed(isa, &[matrix.source()], None);
         let run = |rows: usize| {
             let mut input = ActivationRows::new();
             input.set(&team, &x[..rows * 64], rows, 64, WeightType::Q4_1);
@@ -472,7 +476,7 @@ fn what_does_not_fit_is_refused() {
     let good = stored(&mut random, WeightType::Q4_0, 8, 64);
     let other = stored(&mut random, WeightType::Q4_1, 8, 64);
     let pack = |sources: &[MatrixSource<'_>], bias: Option<&[f32]>| {
-        PackedMatrix::pack(Isa::Scalar, sources, bias).unwrap_err()
+        PackedMatrix::pack(Isa::Scalar, &WeightMemory::default(), sources, bias).unwrap_err()
     };
     let source = good.source();
     assert!(matches!(pack(&[], None), PackError::Empty("sources")));

@@ -31,8 +31,8 @@ mod source_row;
 mod words;
 
 use crate::isa::Isa;
-use crate::memory::ZeroedMemory;
 use crate::simd::{dispatch_float, offset_w8};
+use crate::weight_memory::{WeightMemory, WeightPart};
 use crate::weights::{MatrixSource, RowOrder, WeightType};
 use crate::words::WORDS_INPUTS;
 use file_block::FileBlock;
@@ -99,7 +99,7 @@ pub struct PackedMatrix {
     weight_type: WeightType,
     outputs: usize,
     inputs: usize,
-    memory: ZeroedMemory,
+    memory: WeightPart,
     /// Filled up with zeros to whole panels.
     bias: Option<Vec<f32>>,
 }
@@ -146,14 +146,15 @@ impl PackedMatrix {
         panels * panel_bytes(weight_type, inputs) as u64
     }
 
-    /// Packs `sources`, whose outputs follow each other, for `isa`; `bias` has
-    /// one value per output of all, in canonical (not stored) order. Uses all
-    /// processors.
+    /// Packs `sources`, whose outputs follow each other, for `isa` into `memory`;
+    /// `bias` has one value per output of all, in canonical (not stored) order.
+    /// Uses all processors.
     ///
     /// # Errors
     /// See [`PackError`]; nothing is assumed of the sources.
     pub fn pack(
         isa: Isa,
+        memory: &WeightMemory,
         sources: &[MatrixSource<'_>],
         bias: Option<&[f32]>,
     ) -> Result<PackedMatrix, PackError> {
@@ -177,9 +178,7 @@ impl PackedMatrix {
         });
         let panel_bytes = panel_bytes(weight_type, inputs);
         let bytes = panels * panel_bytes;
-        let mut memory =
-            ZeroedMemory::reserve(bytes).map_err(|cause| PackError::Memory { bytes, cause })?;
-        memory.prefer_huge_pages();
+        let mut memory = memory.part(bytes).map_err(|cause| PackError::Memory { bytes, cause })?;
         memory.bytes_mut().par_chunks_mut(panel_bytes).enumerate().for_each(|(panel, to)| {
             pack_panel(isa, &rows_of_panel(sources, panel), weight_type, to);
         });
