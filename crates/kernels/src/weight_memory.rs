@@ -104,7 +104,7 @@ mod tests {
     fn sizes() -> impl Strategy<Value = Vec<usize>> {
         let size = prop_oneof![
             8 => 1..5000usize,
-            4 => (1..SHARED_BYTES),
+            4 => 1..SHARED_BYTES,
             1 => Just(SHARED_BYTES),
             1 => SHARED_BYTES..2 * SHARED_BYTES,
         ];

@@ -116,7 +116,8 @@ fn panels_tile<S: Simd, T: Quantized, const ROWS: usize, const PANELS: usize>(
                     blocks,
                 };
                 if row == 0 {
-                    part.prefetch::<S, T>(s, PANELS);
+                    let head = if index == 0 { layout.head_bytes() } else { 0 };
+                    part.prefetch(s, PANELS, head, layout.part_bytes());
                 }
                 part.add::<S, T, ROWS, PANELS>(s, scale, minimum, &mut sums);
             }
@@ -143,15 +144,15 @@ struct BlockPart {
 }
 
 impl BlockPart {
-    /// Asks for weights of `panels` panels that are needed soon, which need not exist.
+    /// Asks for weights of `panels` panels that are needed soon, which need not exist: as many as
+    /// the part's bytes and the `head` before them.
     #[inline(always)]
-    fn prefetch<S: Simd, T: Quantized>(self, s: S, panels: usize) {
+    fn prefetch<S: Simd>(self, s: S, panels: usize, head: usize, part: usize) {
         for panel in 0..panels {
-            let weights = self.weights.wrapping_add(panel * self.panel_bytes + PREFETCH_BYTES);
-            let mut at = 0;
-            while at < const { Layout::of(T::TYPE).part_bytes() } {
-                s.prefetch(weights.wrapping_add(at));
-                at += 64;
+            let panel = self.weights.wrapping_add(panel * self.panel_bytes + PREFETCH_BYTES);
+            // One for each line that begins here, at least: none is left to be missed.
+            for line in 0..(head + part).div_ceil(64) {
+                s.prefetch(panel.wrapping_sub(head).wrapping_add(line * 64));
             }
         }
     }
