@@ -15,6 +15,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
+    #[inline(always)]
     fn place(self) -> (usize, usize) {
         (self.index as usize / CHUNK_SLOTS, self.index as usize % CHUNK_SLOTS)
     }
@@ -75,6 +76,7 @@ impl<T> Arena<T> {
         Some(value)
     }
 
+    #[inline(always)]
     pub(crate) fn get(&self, id: Id) -> Option<&T> {
         let (chunk, slot) = id.place();
         let slot = self.chunks.get(chunk)?.get(slot)?;
@@ -86,12 +88,14 @@ impl<T> Arena<T> {
 impl<T> Index<Id> for Arena<T> {
     type Output = T;
 
+    #[inline(always)]
     fn index(&self, id: Id) -> &T {
         self.get(id).expect("an id held by the tree names a node of the tree")
     }
 }
 
 impl<T> IndexMut<Id> for Arena<T> {
+    #[inline(always)]
     fn index_mut(&mut self, id: Id) -> &mut T {
         let (chunk, slot) = id.place();
         let slot = &mut self.chunks[chunk][slot];

@@ -156,7 +156,9 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         if let Some(index) = self.waiting.pages.iter().position(|&page| may(page)) {
             return Some(self.waiting.pages.swap_remove(index));
         }
-        let own = self.tree.root(namespace).filter(|&root| self.has_used_up_its_share(root));
+        // Without shares there is nothing to look for.
+        let root = self.limits.namespace_pages.and_then(|_| self.tree.root(namespace));
+        let own = root.filter(|&root| self.has_used_up_its_share(root));
         let evicted = own.and_then(|root| self.evict_oldest(Some(root), &by, &may));
         evicted.or_else(|| self.evict_oldest(None, &by, &may))
     }
