@@ -1,8 +1,8 @@
 //! Measures the matmul: `matmul_rate [THREADS] [TYPE...]`, best of short samples, so
 //! that other work on the machine disturbs little.
 //!
-//! One row reads copies of the matrix in turn, so that it comes from memory;
-//! the rate of that is given in GB/s too.
+//! Few rows read copies of the matrix in turn, so that it comes from memory;
+//! the rate of that is given in GB/s too for one.
 
 use kernels::{
     ActivationRows, MatrixSource, PackedMatrix, RowOrder, Team, WeightMemory, WeightType, matmul,
@@ -75,7 +75,7 @@ fn measure(
     let packing = (packed.len() * bytes) as f64 / start.elapsed().as_secs_f64() * 1e-9;
     print!("{name:>5} {outputs:>5} x {inputs:<5} pack {packing:>4.1} GB/s");
     for rows in [1, 2, 4, 8, 16, 64, 512] {
-        let copies = if rows == 1 { packed.len() } else { 1 };
+        let copies = if rows <= 16 { packed.len() } else { 1 };
         let x: Vec<f32> = (0..rows * inputs).map(|i| (i % 97) as f32 / 48.0 - 1.0).collect();
         let mut input = ActivationRows::new();
         let mut set_best = f64::INFINITY;

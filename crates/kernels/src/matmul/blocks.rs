@@ -1,14 +1,10 @@
 //! Tiles of quantized weights: integer dot products of blocks of 32 inputs.
 
-use super::tile::{Part, Tile, Tiled, in_turn};
+use super::tile::{Ahead, Part, Tile, Tiled, in_turn};
 use crate::packed::{Layout, PartHead};
 use crate::quantize::BlockScale;
 use crate::simd::Simd;
 use crate::weights::{BLOCK_INPUTS, WeightType};
-
-/// How far ahead of their use weights are asked for: about what one core
-/// receives from memory during the latency of a read (42 GB/s, 120 ns).
-const PREFETCH_BYTES: usize = 5120;
 
 /// A quantized type that a kernel is compiled for.
 pub(super) trait Quantized: Copy + Send + Sync {
@@ -27,6 +23,7 @@ macro_rules! types {
         }
         impl Tiled for $name {
             const WIDE_ROWS: usize = wide_rows(Layout::of(WeightType::$name));
+            const FEW_ROWS: usize = 32;
 
             #[inline(always)]
             fn panels_at<S: Simd, const ROWS: usize, const PANELS: usize>(
@@ -91,7 +88,9 @@ fn panels_tile<S: Simd, T: Quantized, const ROWS: usize, const PANELS: usize>(
             *sum = part.begin(s, tile, row + r, panel + p);
         }
     }
-    let mut at = range(tile.inputs.start);
+    // One row is one tile, and this a constant.
+    let ahead = if ROWS == 1 { Ahead::OWN } else { tile.ahead };
+    let (mut at, mut turn) = (range(tile.inputs.start), ahead.turn);
     for block in 0..tile.inputs.len() / (layout.parts * BLOCK_INPUTS) {
         // SAFETY: a block starts with 16 scales, then 16 minimums if the layout says so; part
         // `at` of it lies within the block, and its activations in each of the `ROWS` rows of
@@ -115,10 +114,15 @@ fn panels_tile<S: Simd, T: Quantized, const ROWS: usize, const PANELS: usize>(
                     scales: scales.as_ptr().add(first),
                     blocks,
                 };
-                if row == 0 {
+                if turn == 0 {
+                    // Behind the end of the panels come as many others.
+                    let wraps = usize::from(at + ahead.bytes >= range(inputs));
+                    let bytes = ahead.bytes + wraps * (PANELS - 1) * range(inputs);
                     let head = if index == 0 { layout.head_bytes() } else { 0 };
-                    part.prefetch(s, PANELS, head, layout.part_bytes());
+                    part.prefetch(s, PANELS, head, layout.part_bytes(), bytes);
+                    turn = ahead.turns;
                 }
+                turn -= 1;
                 part.add::<S, T, ROWS, PANELS>(s, scale, minimum, &mut sums);
             }
         }
@@ -145,11 +149,11 @@ struct BlockPart {
 
 impl BlockPart {
     /// Asks for weights of `panels` panels that are needed soon, which need not exist: as many as
-    /// the part's bytes and the `head` before them.
+    /// the part's bytes and the `head` before them, so many bytes ahead.
     #[inline(always)]
-    fn prefetch<S: Simd>(self, s: S, panels: usize, head: usize, part: usize) {
+    fn prefetch<S: Simd>(self, s: S, panels: usize, head: usize, part: usize, ahead: usize) {
         for panel in 0..panels {
-            let panel = self.weights.wrapping_add(panel * self.panel_bytes + PREFETCH_BYTES);
+            let panel = self.weights.wrapping_add(panel * self.panel_bytes + ahead);
             // One for each line that begins here, at least: none is left to be missed.
             for line in 0..(head + part).div_ceil(64) {
                 s.prefetch(panel.wrapping_sub(head).wrapping_add(line * 64));

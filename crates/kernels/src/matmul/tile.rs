@@ -13,11 +13,21 @@ const GROUP_BYTES: usize = 256 << 10;
 const CHUNK_INPUTS: usize = 1536;
 /// Panels of a group are a multiple of what a tile may take at once.
 const GROUP_PANELS: usize = 4;
+/// [`CHUNK_INPUTS`] of few rows: two panels, the next two and the rows stay in the first-level
+/// cache.
+const FEW_ROWS_CHUNK_INPUTS: usize = 768;
+/// How far ahead of their use weights are asked for, in each of the panels of a tile: about what
+/// one core receives from memory during the latency of a read (42 GB/s, 120 ns).
+const PREFETCH_BYTES: usize = 5120;
 
 /// Weights that a kernel is compiled for.
 pub(super) trait Tiled: Copy + Send + Sync {
     /// Most rows of a tile where there are 32 registers.
     const WIDE_ROWS: usize;
+
+    /// Up to so many rows, in several tiles, panels are read while all rows of those before are
+    /// computed; of more, the first tile of rows alone reads, which is a small part of the time.
+    const FEW_ROWS: usize = 0;
 
     /// The `ROWS` rows of a tile times `PANELS` panels from `panel` on.
     fn panels_at<S: Simd, const ROWS: usize, const PANELS: usize>(
@@ -63,7 +73,8 @@ impl<T: Tiled> Kernel for OfTiles<'_, T> {
         let part = &self.0;
         let wide = if S::REGISTERS >= 32 { T::WIDE_ROWS } else { 0 };
         let most = if wide > 0 { wide } else { S::TILE_ROWS };
-        let tiles = part.tiles(most);
+        let together = if S::REGISTERS >= 32 { 2 } else { 1 };
+        let tiles = part.tiles(most, T::FEW_ROWS, together);
         for index in 0..tiles.count() {
             let tile = tiles.tile(index);
             // Larger tiles than the set has registers for are not compiled.
@@ -98,6 +109,23 @@ pub(super) struct Tile {
     pub(super) rows: Range<usize>,
     pub(super) panels: Range<usize>,
     pub(super) inputs: Range<usize>,
+    pub(super) ahead: Ahead,
+}
+
+/// Which weights a tile asks for, ahead of their use.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// How far behind those in use they lie, in the order of the inputs.
+    pub(super) bytes: usize,
+    /// The first block of inputs that asks.
+    pub(super) turn: usize,
+    /// Each so many blocks ask.
+    pub(super) turns: usize,
+}
+
+impl Ahead {
+    /// Each block asks for what the tile itself needs soon.
+    pub(super) const OWN: Ahead = Ahead { bytes: PREFETCH_BYTES, turn: 0, turns: 1 };
 }
 
 /// The tiles of a part, in the order in which they are computed.
@@ -110,6 +138,9 @@ pub(super) struct Tiles {
     inputs: usize,
     /// Inputs of a chunk.
     chunk: usize,
+    chunk_bytes: usize,
+    /// Whether each tile of rows asks for a share of the weights.
+    few_rows: bool,
 }
 
 impl Tiles {
@@ -128,6 +159,17 @@ impl Tiles {
             rows: self.rows * tile / self.row_tiles..self.rows * (tile + 1) / self.row_tiles,
             panels: first..(first + self.group).min(self.panels.end),
             inputs: start..(start + self.chunk).min(self.inputs),
+            ahead: self.ahead(tile),
+        }
+    }
+
+    /// What tile number `tile` of a group asks for: where there are few rows, its share of the
+    /// next group; else the first tile asks for what it needs itself.
+    fn ahead(&self, tile: usize) -> Ahead {
+        if self.few_rows {
+            Ahead { bytes: self.chunk_bytes, turn: tile, turns: self.row_tiles }
+        } else {
+            Ahead { turn: if tile == 0 { 0 } else { usize::MAX }, ..Ahead::OWN }
         }
     }
 }
@@ -137,13 +179,24 @@ impl Part<'_> {
     /// rows before the next, so that it is read from memory once. Where there are several tiles
     /// of rows, long inputs are taken in chunks: the sums wait in the output, where they lose
     /// nothing, so that it makes no difference to them.
-    pub(super) fn tiles(&self, most: usize) -> Tiles {
+    /// Up to `few` rows meet `together` panels at a time.
+    pub(super) fn tiles(&self, most: usize, few: usize, together: usize) -> Tiles {
         let (rows, inputs) = (self.input.rows(), self.weights.inputs());
         let row_tiles = rows.div_ceil(most);
-        let chunk = if row_tiles > 1 { CHUNK_INPUTS.min(inputs) } else { inputs };
+        let few_rows = row_tiles > 1 && rows <= few;
+        let chunk = match row_tiles {
+            1 => inputs,
+            _ if few_rows => FEW_ROWS_CHUNK_INPUTS.min(inputs),
+            _ => CHUNK_INPUTS.min(inputs),
+        };
         let chunk_bytes = (self.weights.panel_bytes() * chunk / inputs).max(1);
-        let group = (GROUP_BYTES / chunk_bytes).next_multiple_of(GROUP_PANELS).max(GROUP_PANELS);
-        Tiles { rows, row_tiles, panels: self.panels.clone(), group, inputs, chunk }
+        let group = if few_rows {
+            together
+        } else {
+            (GROUP_BYTES / chunk_bytes).next_multiple_of(GROUP_PANELS).max(GROUP_PANELS)
+        };
+        let panels = self.panels.clone();
+        Tiles { rows, row_tiles, panels, group, inputs, chunk, chunk_bytes, few_rows }
     }
 
     /// The bytes of `count` panels from panel `first` on.
