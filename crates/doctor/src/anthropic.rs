@@ -21,8 +21,11 @@ pub(crate) fn is_anthropic(body: &Map<String, Value>) -> bool {
 
 /// The same conversation in OpenAI's form: `system` becomes the first message, a `tool_use` block
 /// a tool call, a `tool_result` block a message of its own. Thinking of earlier turns is left out,
-/// as Anthropic does, and so is what tells its cache where to look.
-pub(crate) fn to_openai(mut body: Map<String, Value>) -> Result<Map<String, Value>, PromptError> {
+/// as Anthropic does, and so is what tells its cache where to look. What it does not know stays.
+///
+/// # Errors
+/// [`PromptError`] that names the first block at fault: one that is no text, above all.
+pub fn from_anthropic(mut body: Map<String, Value>) -> Result<Map<String, Value>, PromptError> {
     let mut messages = Vec::new();
     if let Some(system) = body.remove("system") {
         let content = match system {

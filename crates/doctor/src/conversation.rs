@@ -3,10 +3,13 @@
 
 use cache::Namespace;
 use package::{ChatRequest, ChatTemplate, Encoding, PromptMap, Rendered, Tokenizer};
+use reply::Format;
 use serde_json::{Map, Value};
 
 use crate::error::{PromptError, PromptTooLong, shown};
 use crate::known_texts::KnownTexts;
+use crate::tool_text::Told;
+use crate::tools::ToolChoice;
 
 const MESSAGES_MAX: usize = 16_384;
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
@@ -157,8 +160,15 @@ pub struct PromptMaker<'a> {
 }
 
 impl PromptMaker<'_> {
+    /// Whether tools are part of a prompt whose answer may call them like this. A template that
+    /// reads them shows them always, so that a turn without calls begins as the others do; where
+    /// they are told as text, only while they may be called.
+    pub fn shows_tools(&self, choice: &ToolChoice) -> bool {
+        choice.may_call() || self.chat_template.is_some_and(ChatTemplate::uses_tools)
+    }
+
     /// Renders a [checked](check_messages) conversation, with [checked](crate::check_tools)
-    /// `tools`, up to where the answer begins.
+    /// `tools`, up to where the answer begins. A template that knows no tools gets them as text.
     ///
     /// # Errors
     /// [`PromptError`] about `messages` where there is no template, or it refuses them.
@@ -176,14 +186,21 @@ impl PromptMaker<'_> {
                     .to_owned(),
             )
         })?;
+        let told = tools
+            .filter(|_| !template.uses_tools())
+            .map(|tools| Told::new(messages, tools, Format::of(template.source())));
         let request = ChatRequest {
-            messages,
-            tools,
+            messages: told.as_ref().map_or(messages, |told| &told.messages),
+            tools: tools.filter(|_| told.is_none()),
             add_generation_prompt: true,
             date: self.date,
             variables,
         };
-        template.render(&request).map_err(|error| failed(error.to_string()))
+        let rendered = template.render(&request).map_err(|error| failed(error.to_string()))?;
+        Ok(match &told {
+            Some(told) => told.count_as_asked(rendered),
+            None => rendered,
+        })
     }
 
     /// Tokenizes a text that came in `field`; one that cannot fit the context is refused before

@@ -10,7 +10,7 @@ use crate::conversation::{PromptMaker, check_messages};
 use crate::error::{PromptError, check_length, shown};
 use crate::rendering::Rendering;
 use crate::text_prompt::TextPrompt;
-use crate::tools::{check_tool_choice, check_tools};
+use crate::tools::{ToolChoice, check_tools};
 
 /// A longer file is refused, as the server refuses a longer body.
 pub const PROMPT_BYTES_MAX: usize = 16 << 20;
@@ -225,7 +225,7 @@ fn chat(
         false => Shape::OpenaiChat,
     };
     if shape == Shape::AnthropicMessages {
-        body = anthropic::to_openai(body)?;
+        body = anthropic::from_anthropic(body)?;
     }
     let messages = match body.remove("messages") {
         Some(Value::Array(messages)) => Some(messages),
@@ -246,7 +246,8 @@ fn chat(
         Some(other) => return Err(PromptError::wrong_type("tools", "an array", &other)),
     };
     let tools = check_tools(tools)?;
-    check_tool_choice(&body.remove("tool_choice").unwrap_or_default())?;
+    let choice = ToolChoice::read(&body.remove("tool_choice").unwrap_or_default())?;
+    let tools = tools.filter(|_| maker.shows_tools(&choice));
     let (encoding, map) = maker.chat(&messages, tools.as_ref(), &variables)?;
     fits(&encoding.ids, 1, maker, "messages")?;
     Ok(Prompt { map: Some(map), ..Prompt::plain(name, shape, encoding.ids) })

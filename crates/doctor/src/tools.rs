@@ -24,27 +24,71 @@ pub fn check_tools(tools: Option<Vec<Value>>) -> Result<Option<Value>, PromptErr
     Ok(Some(Value::from(tools)))
 }
 
-/// Checks what a `tool_choice` of OpenAI's or Anthropic's clients is, not whether it can be
-/// followed.
-///
-/// # Errors
-/// [`PromptError`] that says what it may be.
-pub fn check_tool_choice(choice: &Value) -> Result<(), PromptError> {
-    let known = match choice {
-        Value::Null => true,
-        Value::String(word) => ["none", "auto", "required"].contains(&word.as_str()),
-        Value::Object(choice) => choice.get("type").is_some_and(Value::is_string),
-        _ => false,
-    };
-    if known {
-        return Ok(());
+/// Which tools an answer may call, or must.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// None: the answer is text.
+    None,
+    /// Those that the model chooses.
+    #[default]
+    Auto,
+    /// At least one, which the model chooses.
+    Required,
+    /// The one of this name.
+    Named(String),
+}
+
+impl ToolChoice {
+    /// Reads a `tool_choice` of OpenAI's or Anthropic's clients; null is what the provider takes it
+    /// for.
+    ///
+    /// # Errors
+    /// [`PromptError`] that says what it may be.
+    pub fn read(choice: &Value) -> Result<Self, PromptError> {
+        let word = match choice {
+            Value::Null => Some("auto"),
+            Value::String(word) => Some(word.as_str()),
+            Value::Object(choice) => choice.get("type").and_then(Value::as_str),
+            _ => None,
+        };
+        match word {
+            Some("none") => Ok(Self::None),
+            Some("auto") => Ok(Self::Auto),
+            Some("required" | "any") => Ok(Self::Required),
+            Some("function" | "tool") => named(choice).map(Self::Named),
+            _ => {
+                let found = shown(choice);
+                let message = format!(
+                    "'tool_choice' must be \"none\", \"auto\", \"required\" or an object that \
+                     names a tool, and is {found}"
+                );
+                Err(PromptError::new("tool_choice", message))
+            }
+        }
     }
-    let found = shown(choice);
-    let message = format!(
-        "'tool_choice' must be \"none\", \"auto\", \"required\" or an object with a type, and is \
-         {found}"
-    );
-    Err(PromptError::new("tool_choice", message))
+
+    /// Whether tools are of any use to an answer.
+    pub fn may_call(&self) -> bool {
+        *self != Self::None
+    }
+}
+
+/// The name in `{"type": "function", "function": {"name": …}}`, in the Responses API's shorter form
+/// or in Anthropic's, which are one.
+fn named(choice: &Value) -> Result<String, PromptError> {
+    let name = [&choice["function"]["name"], &choice["name"]].into_iter().find_map(Value::as_str);
+    name.map(str::to_owned).ok_or_else(|| {
+        let message = "'tool_choice' names no tool: its 'name' is missing";
+        PromptError::new("tool_choice", message)
+    })
+}
+
+/// Names and schemas of the parameters of [checked](check_tools) tools.
+pub fn declared_tools(tools: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
+    tools.and_then(Value::as_array).into_iter().flatten().filter_map(|tool| {
+        let function = &tool["function"];
+        Some((function["name"].as_str()?, &function["parameters"]))
+    })
 }
 
 fn check_one(index: usize, tool: &Value) -> Result<(), PromptError> {
@@ -101,7 +145,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{check_tool_choice, check_tools};
+    use super::{ToolChoice, check_tools, declared_tools};
 
     fn tool(function: Value) -> Value {
         json!({"type": "function", "function": function})
@@ -155,16 +199,39 @@ mod tests {
     }
 
     #[test]
-    fn what_a_choice_may_be_is_said() {
-        let function = json!({"type": "function", "function": {"name": "f"}});
-        for choice in [json!(null), json!("none"), json!("required"), function] {
-            assert!(check_tool_choice(&choice).is_ok(), "{choice}");
+    fn choices_of_both_dialects_are_read() {
+        let named = ToolChoice::Named("f".to_owned());
+        let cases = [
+            (json!(null), ToolChoice::Auto),
+            (json!("none"), ToolChoice::None),
+            (json!("auto"), ToolChoice::Auto),
+            (json!("required"), ToolChoice::Required),
+            (json!({"type": "function", "function": {"name": "f"}}), named.clone()),
+            (json!({"type": "function", "name": "f"}), named.clone()),
+            (json!({"type": "tool", "name": "f"}), named),
+            (json!({"type": "any"}), ToolChoice::Required),
+            (json!({"type": "none"}), ToolChoice::None),
+        ];
+        for (choice, expected) in cases {
+            assert_eq!(ToolChoice::read(&choice), Ok(expected), "{choice}");
         }
         for choice in [json!(5), json!([]), json!({}), json!("x"), json!({"type": 1})] {
-            let error = check_tool_choice(&choice).expect_err("no choice");
+            let error = ToolChoice::read(&choice).expect_err("no choice");
             assert_eq!(error.field, "tool_choice");
             assert!(error.message.contains("\"none\", \"auto\", \"required\""), "{error}");
         }
+        let nameless = ToolChoice::read(&json!({"type": "tool"})).expect_err("no name");
+        assert!(nameless.message.contains("'name' is missing"), "{nameless}");
+    }
+
+    #[test]
+    fn declared_tools_have_names_and_schemas() {
+        let schema = json!({"type": "object"});
+        let tools =
+            json!([tool(json!({"name": "f", "parameters": schema})), tool(json!({"name": "g"}))]);
+        let declared: Vec<_> = declared_tools(Some(&tools)).collect();
+        assert_eq!(declared, [("f", &schema), ("g", &Value::Null)]);
+        assert_eq!(declared_tools(None).count(), 0);
     }
 
     #[test]

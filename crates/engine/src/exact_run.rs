@@ -314,7 +314,7 @@ impl Observed {
                     return Some(Ok(()));
                 }
                 Event::Failed(error) => return Some(Err(error.to_string())),
-                Event::Finished { .. } | Event::PromptLogprobs(_) => {}
+                _ => {}
             }
         }
         None

@@ -27,8 +27,8 @@ pub(crate) struct OutputText {
 pub(crate) struct Piece {
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenInfo>,
-    /// A stop string was completed: the answer ends with this piece.
-    pub(crate) stopped: bool,
+    /// A stop string was completed, and the answer ends with this piece: which one.
+    pub(crate) stopped: Option<usize>,
 }
 
 impl Piece {
@@ -55,8 +55,8 @@ impl OutputText {
         let text = self.decoder.push(&token.bytes);
         self.tokens.push_back((start, token));
         self.held.push_str(&text);
-        if let Some(cut) = self.find_stop() {
-            return self.cut(cut);
+        if let Some((cut, stop)) = self.find_stop() {
+            return self.cut(cut, stop);
         }
         let sure = self.held.len() - self.undecided();
         let rest = self.held.split_off(sure);
@@ -66,34 +66,36 @@ impl OutputText {
         let tokens = self.take_tokens(|start, token| {
             start < emitted || start == emitted && token.bytes.is_empty()
         });
-        Piece { text, tokens, stopped: false }
+        Piece { text, tokens, stopped: None }
     }
 
     /// The answer ended otherwise: hands out the rest, unfinished characters as U+FFFD.
     pub(crate) fn finish(&mut self) -> Piece {
         let text = self.decoder.finish();
         self.held.push_str(&text);
-        if let Some(cut) = self.find_stop() {
-            return self.cut(cut);
+        if let Some((cut, stop)) = self.find_stop() {
+            return self.cut(cut, stop);
         }
         let text = std::mem::take(&mut self.held);
         self.emitted += text.len();
-        Piece { text, tokens: self.take_tokens(|_, _| true), stopped: false }
+        Piece { text, tokens: self.take_tokens(|_, _| true), stopped: None }
     }
 
-    fn find_stop(&self) -> Option<usize> {
-        self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min()
+    /// Where the first stop string begins in the held text, and which it is.
+    fn find_stop(&self) -> Option<(usize, usize)> {
+        let found = |(stop, text): (usize, &String)| Some((self.held.find(text.as_str())?, stop));
+        self.stops.iter().enumerate().filter_map(found).min()
     }
 
-    /// Ends the answer `cut` bytes into the held text.
-    fn cut(&mut self, cut: usize) -> Piece {
+    /// Ends the answer `cut` bytes into the held text, where this stop string begins.
+    fn cut(&mut self, cut: usize, stop: usize) -> Piece {
         self.held.truncate(cut);
         let text = std::mem::take(&mut self.held);
         self.emitted += text.len();
         let emitted = self.emitted;
         let tokens = self.take_tokens(|start, _| start < emitted);
         self.tokens.clear();
-        Piece { text, tokens, stopped: true }
+        Piece { text, tokens, stopped: Some(stop) }
     }
 
     /// Length of the longest end of the held text that begins a stop string.
@@ -130,8 +132,8 @@ mod tests {
         TokenInfo { id, bytes: bytes.to_vec(), logprob: None, top: Vec::new() }
     }
 
-    /// Feeds byte tokens; returns the pieces' texts and ids, and whether a stop ended it.
-    fn run(pieces: &[&[u8]], stops: &[&str]) -> (Vec<String>, Vec<u32>, bool) {
+    /// Feeds byte tokens; returns the pieces' texts and ids, and which stop ended it.
+    fn run(pieces: &[&[u8]], stops: &[&str]) -> (Vec<String>, Vec<u32>, Option<usize>) {
         let stops: Vec<String> = stops.iter().map(|stop| stop.to_string()).collect();
         let mut output = OutputText::new(&stops);
         let (mut texts, mut ids) = (Vec::new(), Vec::new());
@@ -141,8 +143,9 @@ mod tests {
             piece.stopped
         };
         for (bytes, id) in pieces.iter().zip(0..) {
-            if take(output.push(token(id, bytes))) {
-                return (texts, ids, true);
+            let stopped = take(output.push(token(id, bytes)));
+            if stopped.is_some() {
+                return (texts, ids, stopped);
             }
         }
         let stopped = take(output.finish());
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn a_stop_string_over_three_tokens_never_leaks() {
         let (texts, ids, stopped) = run(&[b"Hi ", b"a\n", b"\nUs", b"er: no"], &["\n\nUser:"]);
-        assert_eq!((texts.concat().as_str(), stopped), ("Hi a", true));
+        assert_eq!((texts.concat().as_str(), stopped), ("Hi a", Some(0)));
         assert_eq!(texts, ["Hi ", "a", "", ""]);
         assert_eq!(ids, [0, 1]);
     }
@@ -161,7 +164,7 @@ mod tests {
     fn held_text_comes_when_the_stop_string_does_not() {
         let (texts, ids, stopped) = run(&[b"a<", b"e", b"n", b"t"], &["<end>"]);
         assert_eq!(texts, ["a", "", "", "<ent", ""]);
-        assert_eq!((ids, stopped), (vec![0, 1, 2, 3], false));
+        assert_eq!((ids, stopped), (vec![0, 1, 2, 3], None));
     }
 
     #[test]
@@ -195,10 +198,10 @@ mod tests {
             let joined = texts.concat();
             prop_assert!(text.starts_with(&joined));
             prop_assert!(stops.iter().all(|stop| !joined.contains(stop.as_str())));
-            prop_assert_eq!(stopped, stops.iter().any(|stop| text.contains(stop.as_str())));
-            if stopped {
-                let after = &text[joined.len()..];
-                prop_assert!(stops.iter().any(|stop| after.starts_with(stop.as_str())));
+            let contained = stops.iter().any(|stop| text.contains(stop.as_str()));
+            prop_assert_eq!(stopped.is_some(), contained);
+            if let Some(stop) = stopped {
+                prop_assert!(text[joined.len()..].starts_with(&stops[stop]));
             } else {
                 prop_assert_eq!(&joined, &text);
                 prop_assert_eq!(ids.len(), tokens.len());

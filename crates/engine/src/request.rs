@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cache::{Namespace, Timestamp, Verdict};
 use doctor::{PromptTooLong, check_length};
+use grammar::Constraint;
 use package::PromptMap;
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -53,11 +54,17 @@ pub struct Request {
     pub stop_ids: Vec<u32>,
     /// Goes on past the model's own end tokens.
     pub ignore_end: bool,
+    /// Special tokens that are part of the text, from which they are hidden otherwise.
+    pub shown_ids: Vec<u32>,
+    /// What the answer may be; `None` is anything. Its end is then always an end.
+    pub constraint: Option<Constraint>,
     /// Log-probabilities of the answer's tokens, with so many alternatives.
     pub logprobs: Option<usize>,
     /// Log-probabilities of the prompt's tokens, with so many alternatives. The prompt is
     /// then computed whole, since reuse has no logits: the verdict says `rows_requested`.
     pub prompt_logprobs: Option<usize>,
+    /// Asks for [`Event::Progress`].
+    pub progress: bool,
     /// `false` neither reads nor feeds the prompt cache.
     pub use_cache: bool,
     /// `false` keeps what it computes in memory only.
@@ -84,8 +91,11 @@ impl Request {
             stop: Vec::new(),
             stop_ids: Vec::new(),
             ignore_end: false,
+            shown_ids: Vec::new(),
+            constraint: None,
             logprobs: None,
             prompt_logprobs: None,
+            progress: false,
             use_cache: true,
             keep_on_disk: true,
             lifetime: None,
@@ -171,6 +181,16 @@ pub(crate) fn events_of(request: &Request) -> (Sender<Event>, Events) {
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// The first event: the request's turn has come, and what is reused is known.
+    Started {
+        /// What is reused and why not more.
+        verdict: Verdict,
+    },
+    /// While the prompt is computed, if [`Request::progress`] asked: once a step.
+    Progress {
+        /// Tokens of the prompt that are computed by now, or reused.
+        tokens: usize,
+    },
     /// Once, before any answer, if [`Request::prompt_logprobs`] asked: one entry for each
     /// prompt token, `None` for the first, which nothing precedes.
     PromptLogprobs(Vec<Option<TokenLogprobs>>),
@@ -189,6 +209,8 @@ pub enum Event {
         choice: usize,
         /// Why it ended.
         reason: FinishReason,
+        /// Which of [`Request::stop`] ended it, if one did.
+        stop: Option<usize>,
     },
     /// All answers ended: the last event.
     Done {
@@ -265,6 +287,23 @@ pub struct Timings {
     pub lost_ms: Option<f64>,
 }
 
+impl Timings {
+    /// In whole milliseconds.
+    #[must_use]
+    pub fn rounded_to_ms(&self) -> Self {
+        let whole = |ms: Option<f64>| ms.map(f64::round);
+        Self {
+            queue_ms: whole(self.queue_ms),
+            lookup_ms: whole(self.lookup_ms),
+            restore_ms: whole(self.restore_ms),
+            prefill_ms: whole(self.prefill_ms),
+            ttft_ms: whole(self.ttft_ms),
+            decode_ms: whole(self.decode_ms),
+            lost_ms: whole(self.lost_ms),
+        }
+    }
+}
+
 /// `ms` without the digits that only binary fractions have: 0.004186, and not
 /// 0.0041860000000000005.
 pub fn whole_nanoseconds(ms: f64) -> f64 {
@@ -299,6 +338,9 @@ pub enum EngineError {
     /// A row of logits has a NaN, or no finite number, so that no token can be drawn.
     #[error("the model's logits are not numbers; the weights are damaged")]
     NotNumbers,
+    /// The answer could not go on within its constraint.
+    #[error("the answer cannot go on as it was asked for: {0}")]
+    Constraint(#[from] grammar::Failure),
     /// Its caller did not read its events, and no more of them are kept.
     #[error("the answer was not read: {EVENTS_UNREAD_MAX} pieces of it wait already")]
     Unread,

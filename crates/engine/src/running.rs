@@ -141,7 +141,7 @@ impl Running {
         Choice {
             sequence,
             output: OutputText::new(&request.stop),
-            state: ChoiceState::new(&request.sampling, *seed, index, &request.prompt, vocab),
+            state: ChoiceState::new(request, *seed, index, vocab),
             guesses: Guesses::default(),
             drawn: 0,
             finished: None,
@@ -176,6 +176,17 @@ impl Running {
     /// Whether its caller has read so much that the events of a step surely fit beside the rest.
     pub(crate) fn is_read(&self) -> bool {
         self.events.capacity() > EVENTS_OF_A_STEP_MAX * self.request.choices
+    }
+
+    /// Takes note that the next `rows` tokens of a choice have their K/V.
+    pub(crate) fn advance(&mut self, choice: usize, rows: usize, prefill: bool) {
+        let sequence = &mut self.choices[choice].sequence;
+        sequence.advance(rows);
+        let tokens = sequence.computed();
+        self.prompt_rows += if prefill { rows } else { 0 };
+        if self.request.progress && self.clock.prefilled.is_none() {
+            self.send(Event::Progress { tokens });
+        }
     }
 
     /// Sends an event; a receiver that has gone is noticed at the next step.

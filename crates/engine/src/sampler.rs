@@ -6,8 +6,10 @@
 
 use std::cmp::Ordering;
 
+use grammar::{Constraint, Failure};
+
 use crate::random;
-use crate::request::{LOGPROB_NEVER, Sampling};
+use crate::request::{LOGPROB_NEVER, Request, Sampling};
 
 /// What one choice has drawn so far, as far as drawing depends on it.
 #[derive(Clone, Debug)]
@@ -15,29 +17,26 @@ pub(crate) struct ChoiceState {
     seed: u64,
     choice: usize,
     history: Option<History>,
+    constraint: Option<Constraint>,
 }
 
 impl ChoiceState {
     /// The state before the first token. `seed` was resolved once for the whole request.
-    pub(crate) fn new(
-        sampling: &Sampling,
-        seed: u64,
-        choice: usize,
-        prompt: &[u32],
-        vocab: usize,
-    ) -> Self {
+    pub(crate) fn new(request: &Request, seed: u64, choice: usize, vocab: usize) -> Self {
+        let Request { sampling, prompt, constraint, .. } = request;
         let penalized = sampling.repetition_penalty != 1.0
             || sampling.presence_penalty != 0.0
             || sampling.frequency_penalty != 0.0;
         let history = penalized.then(|| History::new(prompt, vocab));
-        ChoiceState { seed, choice, history }
+        ChoiceState { seed, choice, history, constraint: constraint.clone() }
     }
 
     /// Takes note of a token that became part of the answer.
-    pub(crate) fn accept(&mut self, token: u32) {
+    fn accept(&mut self, token: u32) -> Result<(), Failure> {
         if let Some(history) = &mut self.history {
             history.note(token, true);
         }
+        self.constraint.as_mut().map_or(Ok(()), |constraint| constraint.advance(token))
     }
 }
 
@@ -102,35 +101,59 @@ fn by_rank(a: &Ranked, b: &Ranked) -> Ordering {
 }
 
 impl Sampler {
-    /// The token for `position` (the number of tokens before it) from a row of logits.
+    /// The token for `position` (the number of tokens before it) from a row of logits, which
+    /// becomes part of the answer.
+    ///
+    /// # Errors
+    /// Where the choice's constraint lets none follow.
     pub(crate) fn sample(
         &mut self,
         logits: &[f32],
         sampling: &Sampling,
-        state: &ChoiceState,
+        state: &mut ChoiceState,
         position: usize,
-    ) -> u32 {
-        let plain = state.history.is_none() && sampling.logit_bias.is_empty();
+    ) -> Result<u32, Failure> {
+        let token = self.draw_token(logits, sampling, state, position)?;
+        state.accept(token)?;
+        Ok(token)
+    }
+
+    fn draw_token(
+        &mut self,
+        logits: &[f32],
+        sampling: &Sampling,
+        state: &mut ChoiceState,
+        position: usize,
+    ) -> Result<u32, Failure> {
+        let plain =
+            state.history.is_none() && state.constraint.is_none() && sampling.logit_bias.is_empty();
         if plain && sampling.temperature == 0.0 {
-            return argmax(logits);
+            return Ok(argmax(logits));
         }
-        self.adjust(logits, sampling, state);
+        self.adjust(logits, sampling, state)?;
         let best = argmax(&self.adjusted);
         let peak = self.adjusted.get(best as usize).copied().unwrap_or(f32::NEG_INFINITY);
         if sampling.temperature == 0.0 || peak == f32::NEG_INFINITY {
-            return best;
+            return Ok(best);
         }
         let uniform = random::uniform(state.seed, state.choice, position);
         let heat = Heat { peak: f64::from(peak), temperature: f64::from(sampling.temperature) };
-        if sampling.top_k == 0 && sampling.top_p >= 1.0 {
-            self.draw_unranked(heat, sampling.min_p, uniform).unwrap_or(best)
+        let drawn = if sampling.top_k == 0 && sampling.top_p >= 1.0 {
+            self.draw_unranked(heat, sampling.min_p, uniform)
         } else {
-            self.draw_ranked(heat, sampling, uniform).unwrap_or(best)
-        }
+            self.draw_ranked(heat, sampling, uniform)
+        };
+        Ok(drawn.unwrap_or(best))
     }
 
-    /// Fills `adjusted`: the logits without NaN and +∞, with penalties and bias.
-    fn adjust(&mut self, logits: &[f32], sampling: &Sampling, state: &ChoiceState) {
+    /// Fills `adjusted`: the logits without NaN and +∞, with penalties and bias, of those tokens
+    /// that may follow.
+    fn adjust(
+        &mut self,
+        logits: &[f32],
+        sampling: &Sampling,
+        state: &mut ChoiceState,
+    ) -> Result<(), Failure> {
         self.adjusted.clear();
         self.adjusted.extend(logits.iter().map(|&logit| tame(logit)));
         if let Some(history) = &state.history {
@@ -141,6 +164,10 @@ impl Sampler {
                 *logit = tame(*logit + bias);
             }
         }
+        if let Some(constraint) = &mut state.constraint {
+            keep_allowed(&mut self.adjusted, constraint.allowed()?.words());
+        }
+        Ok(())
     }
 
     /// A draw over the whole vocabulary in the order of the ids: no sorting needed.
@@ -197,6 +224,18 @@ impl Sampler {
                 }
             }
             sorted += next;
+        }
+    }
+}
+
+/// Leaves logits as they are whose bits are set, 32 to a word, and no others.
+fn keep_allowed(logits: &mut [f32], words: &[u32]) {
+    let words = words.iter().copied().chain(std::iter::repeat(0));
+    for (logits, word) in logits.chunks_mut(32).zip(words) {
+        for (bit, logit) in logits.iter_mut().enumerate() {
+            if word >> bit & 1 == 0 {
+                *logit = f32::NEG_INFINITY;
+            }
         }
     }
 }

@@ -4,9 +4,16 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn asking(sampling: &Sampling, prompt: &[u32]) -> Request {
+    let request = Request::new("", prompt.to_vec(), cache::Namespace::public());
+    Request { sampling: sampling.clone(), ..request }
+}
+
 fn sample(logits: &[f32], sampling: &Sampling, position: usize) -> u32 {
-    let state = ChoiceState::new(sampling, sampling.seed.unwrap_or(1), 0, &[], logits.len());
-    Sampler::default().sample(logits, sampling, &state, position)
+    let request = asking(sampling, &[]);
+    let seed = sampling.seed.unwrap_or(1);
+    let mut state = ChoiceState::new(&request, seed, 0, logits.len());
+    Sampler::default().sample(logits, sampling, &mut state, position).unwrap()
 }
 
 /// Frequencies of many draws at successive positions.
@@ -79,12 +86,12 @@ fn penalties_and_bias_are_the_documented_sums() {
         logit_bias: vec![(2, 10.0)],
         ..Sampling::default()
     };
-    let mut state = ChoiceState::new(&sampling, 0, 0, &[0, 0, 1], 4);
+    let mut state = ChoiceState::new(&asking(&sampling, &[0, 0, 1]), 0, 0, 4);
     for token in [1, 3, 3] {
-        state.accept(token);
+        state.accept(token).unwrap();
     }
     let mut sampler = Sampler::default();
-    sampler.adjust(&logits, &sampling, &state);
+    sampler.adjust(&logits, &sampling, &mut state).unwrap();
     // Token 0 is in the prompt only: divided. Token 1: -1 * 2 - 0.5 - 0.25. Token 3: twice.
     assert_eq!(sampler.adjusted, [1.0, -2.75, 10.5, 0.5]);
 }
@@ -213,5 +220,37 @@ fn rows_that_nothing_can_be_drawn_from_are_known() {
     long[777] = f32::from_bits(u32::MAX);
     for bad in [&[][..], &[never; 40], &[f32::INFINITY, never], &[f32::NAN; 3], &long] {
         assert!(!are_numbers(bad));
+    }
+}
+
+/// A vocabulary of single digits, an end, and rows that prefer what may not follow.
+#[test]
+fn what_a_constraint_leaves_out_is_never_drawn() {
+    let digits: Vec<String> = (0..10).map(|digit| digit.to_string()).collect();
+    let tokens = digits.iter().map(|digit| (digit.as_bytes(), false));
+    let tokens = tokens.chain([(&b"<end>"[..], true)]);
+    let vocabulary = grammar::Vocabulary::new(tokens, &[10]).unwrap();
+    let asked = grammar::Grammar::Regex("[13]{2}7".to_owned());
+    let constraint = asked.compile(&vocabulary).unwrap();
+    let mut logits = vec![0.0f32; 11];
+    (logits[5], logits[10], logits[7]) = (9.0, 8.0, f32::NEG_INFINITY);
+    for seed in 0..50 {
+        for temperature in [0.0, 1.0] {
+            for top_p in [0.9, 1.0] {
+                let sampling = Sampling { temperature, top_p, ..Sampling::default() };
+                let request =
+                    Request { constraint: Some(constraint.clone()), ..asking(&sampling, &[]) };
+                let mut state = ChoiceState::new(&request, seed, 0, logits.len());
+                let mut sampler = Sampler::default();
+                let mut draw = |row: &[f32], at| sampler.sample(row, &sampling, &mut state, at);
+                let mut drawn = vec![draw(&logits, 0).unwrap(), draw(&logits, 1).unwrap()];
+                assert!(drawn.iter().all(|token| [1, 3].contains(token)), "{drawn:?}");
+                // The only one that may follow has no weight at all, which is an error.
+                assert!(draw(&logits, 2).is_err());
+                drawn.push(draw(&[1.0; 11], 2).unwrap());
+                drawn.push(draw(&logits, 3).unwrap());
+                assert_eq!(drawn[2..], [7, 10], "then the end");
+            }
+        }
     }
 }

@@ -51,6 +51,16 @@ pub(super) fn submit(scheduler: &mut Scheduler, request: Request) -> Events {
     receiver
 }
 
+/// The next event that says more than that a request has started.
+fn next(events: &mut Events) -> Option<Event> {
+    loop {
+        match events.try_recv().ok()? {
+            Event::Started { .. } => {}
+            event => return Some(event),
+        }
+    }
+}
+
 /// Ids and log-probability bits of each choice, if the request was done.
 pub(super) type Answer = Option<Vec<Vec<(u32, u32)>>>;
 
@@ -63,7 +73,7 @@ pub(super) fn answer(events: &mut Events, choices: usize) -> Answer {
             ),
             Event::Done { .. } => return Some(answer),
             Event::Failed(error) => panic!("{error}"),
-            Event::Finished { .. } | Event::PromptLogprobs(_) => {}
+            _ => {}
         }
     }
     None
@@ -129,7 +139,7 @@ fn a_step_that_fails_fails_one_request() {
         scheduler.step(&mut model, &mut |_| {});
         scheduler.audit(&[]);
     }
-    assert!(matches!(bad_events.try_recv(), Ok(Event::Failed(EngineError::Step(_)))));
+    assert!(matches!(next(&mut bad_events), Some(Event::Failed(EngineError::Step(_)))));
     assert_eq!(answer(&mut good_events, 1).map(|a| a[0].len()), alone.map(|a| a[0].len()));
     assert_eq!(scheduler.stats().requests_failed, 1);
 }
@@ -203,7 +213,9 @@ fn who_does_not_read_is_told_and_holds_nothing() {
     let mut read = submit(&mut scheduler, other.clone());
     let filler = &scheduler.waiting[0].events.clone();
     for _ in 0..EVENTS_UNREAD_MAX + 20 {
-        filler.try_send(Event::Finished { choice: 0, reason: FinishReason::Stop }).unwrap();
+        filler
+            .try_send(Event::Finished { choice: 0, reason: FinishReason::Stop, stop: None })
+            .unwrap();
     }
     rows_until_idle(&mut scheduler, &mut model);
     assert_eq!((scheduler.stats().requests_unread, scheduler.stats().requests_done), (1, 1));
@@ -231,7 +243,7 @@ fn eviction_makes_room_and_is_named() {
             scheduler.audit(&[]);
         }
         loop {
-            match events.try_recv().unwrap() {
+            match next(&mut events).unwrap() {
                 Event::Done { verdict, .. } => return verdict,
                 Event::Failed(error) => panic!("{error}"),
                 _ => {}
@@ -283,7 +295,7 @@ fn rows_until_idle(scheduler: &mut Scheduler, model: &mut Model) -> HashMap<Stri
 
 fn verdict_of(events: &mut Events) -> Verdict {
     loop {
-        match events.try_recv().unwrap() {
+        match next(events).unwrap() {
             Event::Done { verdict, .. } => return verdict,
             Event::Failed(error) => panic!("{error}"),
             _ => {}
@@ -362,10 +374,10 @@ fn a_small_request_does_not_wait_for_a_large_one() {
     let mut small = submit(&mut scheduler, going("small", counted(200, 12), 1));
     scheduler.step(&mut model, &mut |_| {});
     scheduler.step(&mut model, &mut |_| {});
-    assert!(matches!(small.try_recv(), Ok(Event::Delta { .. })));
-    assert!(large.try_recv().is_err());
+    assert!(matches!(next(&mut small), Some(Event::Delta { .. })));
+    assert!(next(&mut large).is_none());
     rows_until_idle(&mut scheduler, &mut model);
-    assert!(large.try_recv().is_ok());
+    assert!(next(&mut large).is_some());
 }
 
 #[test]
@@ -379,7 +391,7 @@ fn who_waits_too_long_is_told() {
     let mut events = submit(&mut scheduler, going("late", vec![1], 1));
     std::thread::sleep(Duration::from_millis(1));
     scheduler.step(&mut model, &mut |_| {});
-    let failed = events.try_recv().unwrap();
+    let failed = next(&mut events).unwrap();
     let expected = EngineError::WaitedTooLong { waited_s: 0 };
     assert!(matches!(failed, Event::Failed(error) if error == expected));
     assert_eq!((scheduler.is_idle(), scheduler.stats().requests_expired), (true, 1));

@@ -47,6 +47,13 @@ impl PromptMap {
         })
     }
 
+    /// Tokens up to the end of the message of this index, and of those before it.
+    pub fn end_of(&self, message: usize) -> usize {
+        let spans = self.spans.iter().filter(|span| span.message <= message);
+        let end = spans.map(|span| span.range.end).max().unwrap_or(0);
+        self.offsets.partition_point(|offset| offset.end <= end && end > 0)
+    }
+
     fn find(&self, tokens: Range<usize>) -> Option<Location> {
         let touched = self.offsets.get(tokens.start..tokens.end.min(self.offsets.len()))?;
         let (start, end) = (touched.first()?.start, touched.last()?.end);

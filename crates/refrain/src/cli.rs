@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use engine::KvType;
 use server::{KeyName, Prices};
 
+use crate::access_arguments::AccessArguments;
 use crate::bytes;
 use crate::engine_arguments::{EngineArguments, KvArguments};
 use crate::explain::Language;
@@ -122,6 +123,8 @@ pub(crate) struct ServeArguments {
         value_parser = whole::<u16, 0, 65535>
     )]
     pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) access: AccessArguments,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
     /// Answers computed at once; more wait [default: 16]

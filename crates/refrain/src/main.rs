@@ -1,5 +1,6 @@
 //! The `refrain` binary: flags, terminal output and exit codes. Everything else is a library's.
 
+mod access_arguments;
 mod bytes;
 mod cli;
 mod commands;

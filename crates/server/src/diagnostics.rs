@@ -1,5 +1,5 @@
-//! OpenAI's `prompt_cache_diagnostics`: what became of the prefix that a request has in common with
-//! an earlier one, which it names in `prompt_cache_options.comparison_response_id`.
+//! What became of the prefix that a request has in common with an earlier one, which it names: for
+//! OpenAI's `prompt_cache_diagnostics` and Anthropic's `diagnostics`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cache::{Namespace, Reason, Verdict, compare};
 use doctor::{Compared, complete};
 use package::{PromptMap, Tokenizer};
-use serde_json::{Value, json};
 
 /// Earlier prompts that are remembered, …
 const PROMPTS_MAX: usize = 1_024;
@@ -84,13 +83,43 @@ impl EarlierPrompts {
     }
 }
 
+/// What became of the prefix in common with an earlier request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Diagnosis {
+    /// All of it was reused.
+    Hit,
+    /// The prompts differ, or the model does.
+    Miss {
+        /// In what.
+        change: Change,
+        /// Tokens of the prompt from the difference on.
+        missed_tokens: usize,
+        /// Tokens before it.
+        reusable_tokens: usize,
+    },
+    /// The earlier request is not known.
+    NotFound,
+    /// It was not reused for a reason that the providers have no word for, as that it was evicted;
+    /// the verdict says it.
+    Unavailable,
+}
+
+/// What differs between two requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Model,
+    Tools,
+    /// The system prompt.
+    System,
+    /// Messages were taken out.
+    Compacted,
+    Messages,
+}
+
 impl Comparison {
-    /// The diagnostics of a request with this verdict. What OpenAI has no word for, as that a
-    /// prefix was evicted, is `unavailable`; the verdict says it.
-    pub(crate) fn diagnose(&self, verdict: &Verdict, tokenizer: &Tokenizer) -> Value {
-        let Some(earlier) = &self.earlier else {
-            return json!({"type": "comparison_response_not_found"});
-        };
+    /// The diagnosis of a request with this verdict.
+    pub(crate) fn diagnose(&self, verdict: &Verdict, tokenizer: &Tokenizer) -> Diagnosis {
+        let Some(earlier) = &self.earlier else { return Diagnosis::NotFound };
         let mut compared = verdict.clone();
         compared.stop = compare(&earlier.tokens, &self.prompt);
         let at = compared.stop.at;
@@ -98,32 +127,29 @@ impl Comparison {
         let (prompt, map) = (&*self.prompt, self.map.as_ref());
         complete(&mut compared, Compared { prompt, map, cached }, tokenizer);
         let in_common = matches!(compared.stop.reason, Reason::EndOfPrompt | Reason::EndOfCached);
-        let miss = |reason: &str| {
-            json!({
-                "type": "cache_miss",
-                "reason": reason,
-                "cache_missed_tokens": verdict.prompt_tokens - at,
-                "comparison_reusable_tokens": at,
-            })
+        let miss = |change: Change| {
+            let missed_tokens = verdict.prompt_tokens - at;
+            Diagnosis::Miss { change, missed_tokens, reusable_tokens: at }
         };
         match verdict.stop.reason {
-            Reason::RowsRequested | Reason::DisabledByRequest => json!({"type": "unavailable"}),
-            Reason::DifferentModel => miss("model_changed"),
+            Reason::RowsRequested | Reason::DisabledByRequest => Diagnosis::Unavailable,
+            Reason::DifferentModel => miss(Change::Model),
             _ if !in_common => miss(self.change(&compared, earlier)),
-            _ if verdict.reused_tokens >= at => json!({"type": "cache_hit"}),
-            _ => json!({"type": "unavailable"}),
+            _ if verdict.reused_tokens >= at => Diagnosis::Hit,
+            _ => Diagnosis::Unavailable,
         }
     }
 
-    /// OpenAI's word for a difference.
-    fn change(&self, compared: &Verdict, earlier: &Earlier) -> &'static str {
+    fn change(&self, compared: &Verdict, earlier: &Earlier) -> Change {
         let stop = &compared.stop;
         if stop.difference.as_ref().is_some_and(|difference| difference.tool.is_some()) {
-            "tools_changed"
+            Change::Tools
         } else if self.messages < earlier.messages && stop.message != Some(0) {
-            "context_compacted"
+            Change::Compacted
+        } else if stop.role.as_deref() == Some("system") {
+            Change::System
         } else {
-            "input_changed"
+            Change::Messages
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Errors as OpenAI's clients parse them.
+//! Errors, and their form for OpenAI's clients.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 use doctor::PromptError;
 use engine::{EngineError, SubmitError};
 use serde_json::{Value, json};
+
+use crate::callers::OverLimit;
 
 /// When to come again for whom the queue took too long, in seconds: it is not expected to be short
 /// soon.
@@ -50,6 +52,11 @@ impl ApiError {
         }
     }
 
+    /// 403: not for this request, whoever sends it.
+    pub(crate) fn forbidden(message: String) -> Self {
+        Self { status: StatusCode::FORBIDDEN, ..Self::bad_request("", message) }
+    }
+
     /// 404: no such thing.
     pub(crate) fn not_found(message: impl Into<String>, code: Option<&'static str>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code, ..Self::bad_request("", message) }
@@ -87,6 +94,18 @@ impl ApiError {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::internal(message) }
     }
 
+    /// 429: the limits of a key's name.
+    pub(crate) fn over_limit(over: OverLimit) -> Self {
+        let OverLimit { what, limit, retry_after_s } = over;
+        Self {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            kind: "rate_limit_error",
+            code: Some("rate_limit_exceeded"),
+            retry_after_s: Some(retry_after_s),
+            ..Self::bad_request("", format!("this API key may have {limit} {what}"))
+        }
+    }
+
     /// The engine's refusal of a request; `prompt_field` is the field that the prompt came in.
     pub(crate) fn from_submit(error: SubmitError, prompt_field: &str) -> Self {
         let message = error.to_string();
@@ -107,6 +126,16 @@ impl ApiError {
             SubmitError::BadParameter { field, .. } => Self::bad_request(field, message),
             SubmitError::ShuttingDown => Self::unavailable(message),
         }
+    }
+
+    /// 500: the engine's events ended before the answer did.
+    pub(crate) fn broken_off() -> Self {
+        Self::internal("the engine stopped before the answer was complete")
+    }
+
+    /// The status that says what kind of error it is.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
     }
 
     /// What is wrong, in words.
@@ -139,6 +168,7 @@ impl From<EngineError> for ApiError {
                 ..Self::unavailable(message)
             },
             EngineError::Unread => Self { code: Some("unread"), ..Self::bad_request("", message) },
+            EngineError::Constraint(_) => Self::bad_request("", message),
             EngineError::ShuttingDown => Self::unavailable(message),
             EngineError::Step(_) | EngineError::NotNumbers => Self::internal(message),
         }

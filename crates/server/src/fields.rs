@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 
+const STOP_STRINGS_MAX: usize = 16;
+const STOP_STRING_BYTES_MAX: usize = 4096;
 const IGNORED_MAX: usize = 32;
 const IGNORED_CHARS_MAX: usize = 64;
 
@@ -96,6 +98,30 @@ impl Fields {
             Some(Value::Array(value)) => Ok(Some(value)),
             Some(other) => Err(wrong_type(name, "an array", &other)),
         }
+    }
+
+    /// The texts that end an answer: one, or an array of some.
+    pub(crate) fn stop_strings(&mut self, name: &str) -> Result<Vec<String>, ApiError> {
+        let values = match self.value(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(values)) => values,
+            Some(value) => vec![value],
+        };
+        if values.len() > STOP_STRINGS_MAX {
+            let message = format!("'{name}' may hold at most {STOP_STRINGS_MAX} strings");
+            return Err(ApiError::bad_request(name, message));
+        }
+        let string = |value: Value| match value {
+            Value::String(text) if text.is_empty() || text.len() > STOP_STRING_BYTES_MAX => {
+                let message = format!(
+                    "a '{name}' string must have between 1 and {STOP_STRING_BYTES_MAX} bytes"
+                );
+                Err(ApiError::bad_request(name, message))
+            }
+            Value::String(text) => Ok(text),
+            other => Err(wrong_type(name, "a string or an array of strings", &other)),
+        };
+        values.into_iter().map(string).collect()
     }
 
     /// Refuses `name` if it is there: it would change the answer and does not work here.

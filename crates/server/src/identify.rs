@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::anthropic;
 use crate::body;
 use crate::callers::Caller;
 use crate::error::ApiError;
@@ -24,8 +25,9 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
             next.run(request).await
         }
         Err(error) => {
+            let is_anthropic = request.uri().path().starts_with(anthropic::MESSAGES_PATH);
             body::drain(request.into_body()).await;
-            error.into_response()
+            if is_anthropic { anthropic::respond_error(error) } else { error.into_response() }
         }
     }
 }

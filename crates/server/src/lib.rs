@@ -1,23 +1,31 @@
-//! The wire: OpenAI's API and the operator's endpoints over an [`Engine`].
+//! The wire: OpenAI's and Anthropic's APIs and the operator's endpoints over an [`Engine`].
 //!
 //! This crate parses and checks requests, renders chat templates, submits to the engine and turns
 //! its events into JSON and server-sent events. What a token costs or why a prefix was not reused
 //! is decided elsewhere.
 
+mod anthropic;
 mod body;
 mod callers;
+mod calling;
 mod connections;
+mod constraint;
 mod diagnostics;
 mod error;
 mod fields;
+mod hosts;
 mod identify;
+mod job;
 mod lifetime;
 mod log;
 mod openai;
 mod ops;
 mod outcome;
 mod price;
+mod question;
+mod reading;
 mod reception;
+mod request_id;
 mod second_look;
 mod state;
 mod tally;
@@ -64,7 +72,11 @@ fn router(app: App) -> Router {
     // What is added before the layer needs a key, where keys are asked for: also what is not there.
     let closed = Router::new()
         .route("/v1/chat/completions", post(openai::chat::create))
+        .route("/v1/chat/completions/render", post(openai::chat::render))
         .route("/v1/completions", post(openai::completions::create))
+        .route("/v1/completions/render", post(openai::completions::render))
+        .route("/v1/messages", post(anthropic::messages::create))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens::count))
         .route("/v1/models", get(openai::models::list))
         // Model names may hold slashes.
         .route("/v1/models/{*id}", get(openai::models::show))
@@ -75,5 +87,9 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .fallback(async || ApiError::not_found("there is nothing at this path", None))
         .layer(middleware::from_fn_with_state(app.clone(), identify::identify));
-    closed.merge(open).with_state(app)
+    closed
+        .merge(open)
+        .layer(middleware::from_fn_with_state(app.clone(), hosts::check))
+        .layer(middleware::from_fn(request_id::name))
+        .with_state(app)
 }

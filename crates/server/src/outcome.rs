@@ -6,6 +6,7 @@ use cache::{PAGE_TOKENS, Verdict};
 use engine::{Timings, TokenCounts};
 
 use crate::callers::Caller;
+use crate::error::ApiError;
 use crate::log::Entry;
 use crate::price::Price;
 use crate::state::{App, id_of_prompt};
@@ -18,18 +19,33 @@ pub(crate) struct Outcome {
     pub(crate) price: Option<Price>,
 }
 
-/// Whose request it is that the outcomes are of.
+/// Whose request it is that the outcomes are of, counted within its caller's limits as long as this
+/// lives.
 pub(crate) struct Account {
     app: App,
     caller: Caller,
     id: String,
     prompts: usize,
+    /// Tokens that were computed or drawn.
+    spent_tokens: usize,
 }
 
 impl Account {
     /// For the request `id` of so many prompts.
-    pub(crate) fn new(app: App, caller: Caller, id: String, prompts: usize) -> Self {
-        Self { app, caller, id, prompts }
+    ///
+    /// # Errors
+    /// 429 where the caller has had as much as it may.
+    pub(crate) fn open(
+        app: &App,
+        caller: Caller,
+        id: String,
+        prompts: usize,
+    ) -> Result<Self, ApiError> {
+        let app = app.clone();
+        if let Some(callers) = &app.options.callers {
+            callers.enter(&caller).map_err(ApiError::over_limit)?;
+        }
+        Ok(Self { app, caller, id, prompts, spent_tokens: 0 })
     }
 
     pub(crate) fn app(&self) -> &App {
@@ -38,7 +54,7 @@ impl Account {
 
     /// Counts how the prompt of this index went, and tells the operator of a miss.
     pub(crate) fn settle(
-        &self,
+        &mut self,
         prompt: usize,
         verdict: Verdict,
         timings: Timings,
@@ -46,14 +62,28 @@ impl Account {
     ) -> Outcome {
         let prices = self.app.options.prices.as_ref();
         let price = prices.map(|prices| prices.of(&verdict, &tokens));
+        self.spent_tokens += tokens.input + tokens.output;
         self.app.tally.add(&verdict, &timings);
-        let outcome = Outcome { verdict, timings, tokens, price };
+        let mut outcome = Outcome { verdict, timings, tokens, price };
         if is_miss(&outcome.verdict) {
             let id = id_of_prompt(&self.id, prompt, self.prompts);
-            let name = self.caller.0.as_deref().unwrap_or("-");
+            let name = self.caller.name.as_deref().unwrap_or("-");
             self.app.options.say(Entry::Miss, &line(&id, name, &outcome));
         }
+        // Callers who are told apart are told no time that is finer than what a clock of their own
+        // shows: the parts of an answer's time could say what another one has just done.
+        if self.app.options.callers.is_some() {
+            outcome.timings = outcome.timings.rounded_to_ms();
+        }
         outcome
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if let Some(callers) = &self.app.options.callers {
+            callers.leave(&self.caller, self.spent_tokens);
+        }
     }
 }
 

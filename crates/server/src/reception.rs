@@ -1,8 +1,9 @@
 //! What a server says of a request's body before it runs it, for whoever has no server at hand.
 
-use doctor::Shape;
+use doctor::{Shape, ToolChoice};
 use serde_json::{Map, Value};
 
+use crate::anthropic::messages;
 use crate::fields::Fields;
 use crate::openai::{chat, completions};
 
@@ -23,15 +24,16 @@ impl Reception {
     /// that is too long, and what its options forbid.
     pub fn of(shape: Shape, body: Map<String, Value>, reads_tools: bool) -> Reception {
         let has_tools = body.get("tools").and_then(Value::as_array).is_some_and(|t| !t.is_empty());
-        let unread = has_tools && !reads_tools;
+        let choice = ToolChoice::read(body.get("tool_choice").unwrap_or(&Value::Null));
+        let may_call = choice.is_ok_and(|choice| choice.may_call());
+        let unread = has_tools && !reads_tools && !may_call;
         let ignored = unread.then(|| "tools".to_owned()).into_iter().collect();
         let fields = Fields::new(body);
         let taken = match shape {
             Shape::OpenaiChat => chat::parse(fields).map(|call| call.ignored(reads_tools)),
             Shape::OpenaiCompletion => completions::parse(fields).map(|call| call.ignored),
             Shape::AnthropicMessages => {
-                let refused = Some("Anthropic's Messages API is not served yet".to_owned());
-                return Reception { ignored, refused };
+                messages::parse(fields).map(|call| call.ignored(reads_tools))
             }
             Shape::Text => return Reception::default(),
         };

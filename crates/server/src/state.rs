@@ -1,20 +1,23 @@
 //! What every handler can reach.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cache::Namespace;
 use doctor::{KnownTexts, PromptMaker, Renderings};
 use engine::{Engine, Events, Request};
+use grammar::{Constraint, Vocabulary};
 use package::{ChatTemplate, Package};
 use tokio::sync::Semaphore;
 
 use crate::callers::{Caller, Callers};
+use crate::constraint::Wanted;
 use crate::diagnostics::EarlierPrompts;
 use crate::error::ApiError;
 use crate::log::{Entry, Log};
 use crate::price::Prices;
+use crate::reading::AnswerFormat;
 use crate::tally::Tally;
 
 /// How the server answers, beyond what the engine decides.
@@ -29,6 +32,9 @@ pub struct ServerOptions {
     pub cache_lifetime: Option<Duration>,
     /// Those who may use the server; `None` is everybody, in one namespace.
     pub callers: Option<Callers>,
+    /// The names that requests may use for this server besides `localhost` and addresses of this
+    /// machine, in lower case; `None` takes any name.
+    pub host_names: Option<Vec<String>>,
     /// What tokens cost; without, answers have no price.
     pub prices: Option<Prices>,
     /// Takes what the operator is told; `None` says nothing.
@@ -59,8 +65,11 @@ pub(crate) struct App {
     pub(crate) started_s: u64,
     pub(crate) tally: Arc<Tally>,
     pub(crate) renderings: Arc<Renderings>,
+    pub(crate) answer_format: Arc<AnswerFormat>,
     pub(crate) earlier_prompts: Arc<EarlierPrompts>,
     known: Arc<KnownTexts>,
+    /// The vocabulary of constrained answers, or why there is none; made when one is first asked.
+    vocabulary: Arc<OnceLock<Result<Vocabulary, String>>>,
     /// Prompts that may be rendered and tokenized at the same time.
     preparing: Arc<Semaphore>,
 }
@@ -73,6 +82,7 @@ impl App {
         let renderings = Renderings::new(std::mem::take(&mut options.earlier_templates));
         Self {
             renderings: Arc::new(renderings),
+            answer_format: Arc::new(AnswerFormat::of(&package)),
             earlier_prompts: Arc::default(),
             engine,
             package,
@@ -80,6 +90,7 @@ impl App {
             started_s: now_s(),
             tally: Arc::default(),
             known: Arc::default(),
+            vocabulary: Arc::default(),
             preparing: Arc::new(Semaphore::new(PREPARING_MAX)),
         }
     }
@@ -128,10 +139,25 @@ impl App {
         }
     }
 
+    /// What holds an answer to a grammar.
+    pub(crate) fn constraint(&self, wanted: &Wanted) -> Result<Constraint, ApiError> {
+        let tokenizer = &self.package.tokenizer;
+        let vocabulary = self.vocabulary.get_or_init(|| {
+            let ids = 0..tokenizer.vocab_size() as u32;
+            let tokens =
+                ids.map(|id| (tokenizer.bytes(id).unwrap_or_default(), tokenizer.is_special(id)));
+            Vocabulary::new(tokens, tokenizer.end_ids()).map_err(|error| error.to_string())
+        });
+        let vocabulary = vocabulary.as_ref().map_err(|error| {
+            ApiError::unsupported(wanted.field, &format!("of this model's vocabulary: {error}"))
+        })?;
+        wanted.grammar.compile(vocabulary).map_err(|error| wanted.refused(&error))
+    }
+
     /// Whose prefixes a caller shares: with a key, those under its name, and of these only those
     /// with the same salt. Without, everybody's or those with that salt.
     pub(crate) fn namespace(&self, caller: &Caller, salt: Option<&str>) -> Namespace {
-        match (&self.options.callers, &caller.0) {
+        match (&self.options.callers, &caller.name) {
             (Some(callers), Some(name)) => callers.namespace(name, salt),
             _ => salt.map_or_else(Namespace::public, Namespace::from_salt),
         }

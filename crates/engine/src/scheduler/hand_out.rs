@@ -15,8 +15,7 @@ impl Scheduler {
         for part in plan {
             let running = &mut self.running[part.running];
             if !running.ended {
-                running.choices[part.choice].sequence.advance(part.positions.len());
-                running.prompt_rows += if part.prefill { part.positions.len() } else { 0 };
+                running.advance(part.choice, part.positions.len(), part.prefill);
                 self.publish_chunk(part);
             }
             for (position, row) in part.logits.clone().zip(&mut rows) {
@@ -93,25 +92,29 @@ impl Scheduler {
     fn draw(&mut self, index: usize, choice: usize, row: &[f32], observer: &mut Observer<'_>) {
         let running = &mut self.running[index];
         if running.answer_tokens == 0 {
-            return self.finish(index, choice, FinishReason::Length, false);
+            return self.finish(index, choice, FinishReason::Length, None);
         }
         let id = &running.request.id;
         observer(Seen::Logits { request: id, logits: row });
         let request = &running.request;
         let drawing = &mut running.choices[choice];
         let position = drawing.sequence.tokens().len();
-        let token = self.sampler.sample(row, &request.sampling, &drawing.state, position);
-        drawing.state.accept(token);
+        let token = self.sampler.sample(row, &request.sampling, &mut drawing.state, position);
+        let token = match token {
+            Ok(token) => token,
+            Err(failure) => return self.fail(index, failure.into()),
+        };
         drawing.drawn += 1;
         running.clock.note_token();
         self.stats.output_tokens += 1;
 
         let tokenizer = &self.package.tokenizer;
-        let ends = !request.ignore_end && tokenizer.end_ids().contains(&token);
+        let may_end = !request.ignore_end || request.constraint.is_some();
+        let ends = may_end && tokenizer.end_ids().contains(&token);
         if ends || request.stop_ids.contains(&token) {
-            return self.finish(index, choice, FinishReason::Stop, false);
+            return self.finish(index, choice, FinishReason::Stop, None);
         }
-        let hidden = tokenizer.is_special(token);
+        let hidden = tokenizer.is_special(token) && !request.shown_ids.contains(&token);
         let bytes = tokenizer.bytes(token).filter(|_| !hidden).unwrap_or_default().to_vec();
         let row = request.logprobs.map(|count| (LogSoftmax::new(row), count));
         let logprob = row.map(|(row, _)| row.of(token));
@@ -120,22 +123,22 @@ impl Scheduler {
         let piece = drawing.output.push(TokenInfo { id: token, bytes, logprob, top });
         let (stopped, full) = (piece.stopped, drawing.drawn >= running.answer_tokens);
         running.send_piece(choice, piece);
-        if stopped {
-            self.finish(index, choice, FinishReason::Stop, true);
+        if stopped.is_some() {
+            self.finish(index, choice, FinishReason::Stop, stopped);
         } else if full {
-            self.finish(index, choice, FinishReason::Length, false);
+            self.finish(index, choice, FinishReason::Length, None);
         }
     }
 
-    /// Ends one answer, and the request with its last.
-    fn finish(&mut self, index: usize, choice: usize, reason: FinishReason, cut: bool) {
+    /// Ends one answer, and the request with its last. A stop string has cut it already.
+    fn finish(&mut self, index: usize, choice: usize, reason: FinishReason, stop: Option<usize>) {
         let running = &mut self.running[index];
-        if !cut {
+        if stop.is_none() {
             let piece = running.choices[choice].output.finish();
             running.send_piece(choice, piece);
         }
         running.choices[choice].finished = Some(reason);
-        running.send(Event::Finished { choice, reason });
+        running.send(Event::Finished { choice, reason, stop });
         self.retire(index, choice);
         let running = &self.running[index];
         let open = running.open_choices().count();

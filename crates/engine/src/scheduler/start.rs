@@ -165,6 +165,7 @@ impl Scheduler {
             events,
         };
         running.choices.push(running.choice(0, sequence, self.limits.request.vocab));
+        running.send(Event::Started { verdict: running.verdict.clone() });
         self.running.push(running);
     }
 

@@ -1,6 +1,6 @@
 //! Answers: tokens, texts, stops, choices, log-probabilities.
 
-use engine::{FinishReason, Request, Sampling};
+use engine::{EngineOptions, FinishReason, Request, Sampling};
 use safetensors::SafeTensors;
 
 use crate::{Outcome, folder, greedy, options, package, prompt, run, start};
@@ -67,9 +67,11 @@ fn stop_strings_and_tokens_end_an_answer_before_them() {
         let characters: Vec<(usize, char)> = whole.text.char_indices().skip(8).take(3).collect();
         let stop: String = characters.iter().map(|&(_, character)| character).collect();
         let before = &whole.text[..whole.text.find(&stop).unwrap()];
-        let stopped = run(&engine, Request { stop: vec![stop], ..sampled(seed) });
+        let stop = vec!["\u{1}never\u{1}".to_owned(), stop];
+        let stopped = run(&engine, Request { stop, ..sampled(seed) });
         assert_eq!(stopped.answers[0].text, before);
         assert_eq!(stopped.answers[0].reason, Some(FinishReason::Stop));
+        assert_eq!(stopped.answers[0].stop, Some(1));
 
         let ids = whole.ids();
         let stop_ids = vec![ids[7]];
@@ -77,6 +79,7 @@ fn stop_strings_and_tokens_end_an_answer_before_them() {
         let stopped = run(&engine, Request { stop_ids, ..sampled(seed) });
         assert_eq!(stopped.answers[0].ids(), ids[..first]);
         assert_eq!(stopped.answers[0].reason, Some(FinishReason::Stop));
+        assert_eq!(stopped.answers[0].stop, None);
         assert_eq!(stopped.tokens.output, first + 1);
     }
 }
@@ -140,4 +143,17 @@ fn top_p_zero_takes_the_likeliest_token() {
     let drawn = run(&engine, Request { sampling, ..sampled(1) });
     let likeliest = run(&engine, greedy(&prompt(1, 20), 40));
     assert_eq!(drawn.answers, likeliest.answers);
+}
+
+#[test]
+fn who_asks_hears_how_far_its_prompt_is() {
+    let engine = start(EngineOptions { chunk_tokens: Some(16), ..options() });
+    let request = Request { progress: true, ..greedy(&prompt(0, 100), 3) };
+    let first = run(&engine, request.clone());
+    assert!(first.progress.len() >= 6, "{:?}", first.progress);
+    assert!(first.progress.is_sorted() && first.progress.last() == Some(&100));
+    let again = run(&engine, request);
+    assert_eq!(again.progress, [100], "one row is left to compute");
+    let silent = run(&engine, greedy(&prompt(0, 100), 3));
+    assert!(silent.progress.is_empty());
 }

@@ -64,6 +64,8 @@ pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenInfo>,
     pub(crate) reason: Option<FinishReason>,
+    /// Which stop string ended it.
+    pub(crate) stop: Option<usize>,
 }
 
 impl Answer {
@@ -77,6 +79,8 @@ impl Answer {
 pub(crate) struct Outcome {
     pub(crate) answers: Vec<Answer>,
     pub(crate) prompt_logprobs: Option<Vec<Option<engine::TokenLogprobs>>>,
+    /// Computed tokens of the prompt, as they were reported.
+    pub(crate) progress: Vec<usize>,
     pub(crate) verdict: Verdict,
     pub(crate) timings: Timings,
     pub(crate) tokens: TokenCounts,
@@ -85,7 +89,7 @@ pub(crate) struct Outcome {
 /// Waits for a request's end.
 pub(crate) fn wait(mut events: Events) -> Result<Outcome, engine::EngineError> {
     let mut answers: Vec<Answer> = Vec::new();
-    let mut all_prompt_logprobs = None;
+    let (mut all_prompt_logprobs, mut progress, mut started) = (None, Vec::new(), None);
     let grow = |answers: &mut Vec<Answer>, choice: usize| {
         if answers.len() <= choice {
             answers.resize(choice + 1, Answer::default());
@@ -100,14 +104,27 @@ pub(crate) fn wait(mut events: Events) -> Result<Outcome, engine::EngineError> {
                 answers[choice].text.push_str(&text);
                 answers[choice].tokens.extend(tokens);
             }
-            Event::Finished { choice, reason } => {
+            Event::Started { verdict } => {
+                assert!(answers.is_empty() && started.is_none(), "a start after the start");
+                started = Some(verdict);
+            }
+            Event::Progress { tokens } => progress.push(tokens),
+            Event::Finished { choice, reason, stop } => {
                 grow(&mut answers, choice);
-                answers[choice].reason = Some(reason);
+                (answers[choice].reason, answers[choice].stop) = (Some(reason), stop);
             }
             Event::Done { verdict, timings, tokens } => {
                 assert!(events.blocking_recv().is_none(), "an event after the last");
+                assert_eq!(started.as_ref(), Some(&verdict), "another verdict at the end");
                 let prompt_logprobs = all_prompt_logprobs;
-                return Ok(Outcome { answers, prompt_logprobs, verdict, timings, tokens });
+                return Ok(Outcome {
+                    answers,
+                    prompt_logprobs,
+                    progress,
+                    verdict,
+                    timings,
+                    tokens,
+                });
             }
             Event::Failed(error) => return Err(error),
         }

@@ -127,7 +127,7 @@ pub(super) async fn answer(
                 answer.done = Some((verdict, timings, tokens));
             }
             Event::Failed(error) => return Err(Failure::new(error)),
-            Event::PromptLogprobs(_) => {}
+            Event::Started { .. } | Event::Progress { .. } | Event::PromptLogprobs(_) => {}
         }
     }
     Ok(answer)

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +13,7 @@ use server::{Callers, ServerOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::access_arguments::is_loopback;
 use crate::bytes;
 use crate::cli::ServeArguments;
 use crate::commands::{operator_log, warm};
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         template_date: arguments.template_date.clone(),
         cache_lifetime: arguments.cache_ttl,
         callers,
+        host_names: arguments.access.host_names(listener.local_addr()?.ip()),
         prices: arguments.price.clone(),
         log: Some(operator_log::start(terminal)?),
         earlier_templates,
@@ -178,10 +179,6 @@ async fn answer(
     });
     engine.shutdown();
     Ok(())
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 /// What ends the server: Ctrl-C and SIGTERM.

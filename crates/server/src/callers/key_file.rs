@@ -1,6 +1,6 @@
 //! A file of hashed keys, read again when it changes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::caller::Caller;
 use super::digest::digest;
+use super::limits::KeyLimits;
 use super::new_key::KeyName;
 
 /// A larger file is not taken.
@@ -69,6 +71,7 @@ struct State {
 struct Key {
     name: Arc<str>,
     digest: [u8; 32],
+    limits: KeyLimits,
 }
 
 /// Tells a changed file: its inode, length, and modification time in seconds and nanoseconds.
@@ -91,8 +94,8 @@ impl KeyFile {
         Ok(Self { path: path.to_owned(), state })
     }
 
-    /// The name that `key` belongs to. `warn` is told once of a changed file that cannot be taken.
-    pub(super) fn find(&self, key: &str, warn: &dyn Fn(&str)) -> Option<Arc<str>> {
+    /// Who `key` belongs to. `warn` is told once of a changed file that cannot be taken.
+    pub(super) fn find(&self, key: &str, warn: &dyn Fn(&str)) -> Option<Caller> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return None;
         }
@@ -107,7 +110,8 @@ impl KeyFile {
         let mut found = None;
         for known in &state.keys {
             if is_equal(&known.digest, &digest) {
-                found = Some(Arc::clone(&known.name));
+                let name = Some(Arc::clone(&known.name));
+                found = Some(Caller { name, limits: known.limits });
             }
         }
         found
@@ -151,21 +155,31 @@ fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
         let wrong = |problem| KeyFileError::Line { line: number, problem };
         let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
         let Some(name) = words.next() else { continue };
-        let (Some(hash), None) = (words.next(), words.next()) else {
+        let Some(hash) = words.next() else {
             return Err(wrong("must be a name and the SHA-256 of its key"));
         };
         let name: KeyName = name.parse().map_err(|_| wrong(KeyName::WANTED))?;
         let digest =
             bytes_of(hash).ok_or_else(|| wrong("the hash must have 64 hexadecimal digits"))?;
+        let mut limits = KeyLimits::default();
+        words.try_for_each(|word| limits.take(word)).map_err(wrong)?;
         if !digests.insert(digest) {
             return Err(wrong("another line has the same key"));
         }
         if keys.len() == KEYS_MAX {
             return Err(KeyFileError::TooManyKeys);
         }
-        keys.push(Key { name: name.into(), digest });
+        keys.push(Key { name: name.into(), digest, limits });
     }
+    share_limits(&mut keys);
     if keys.is_empty() { Err(KeyFileError::NoKeys) } else { Ok(keys) }
+}
+
+/// The keys of one name have the limits of its last line: they are counted together.
+fn share_limits(keys: &mut [Key]) {
+    let last: HashMap<Arc<str>, KeyLimits> =
+        keys.iter().map(|key| (Arc::clone(&key.name), key.limits)).collect();
+    keys.iter_mut().for_each(|key| key.limits = last[&key.name]);
 }
 
 /// 32 bytes from 64 hexadecimal digits.
@@ -215,7 +229,11 @@ mod tests {
             (String::new(), "it has no keys"),
             ("# none\n".to_owned(), "it has no keys"),
             ("alice".to_owned(), "line 1: must be a name and the SHA-256 of its key"),
-            (format!("alice {a} more"), "line 1: must be a name and the SHA-256 of its key"),
+            (
+                format!("alice {a} more"),
+                "line 1: a limit is requests=N or tokens=N (in a minute) or \
+              running=N, each once and above 0",
+            ),
             ("\nalice abc".to_owned(), "line 2: the hash must have 64 hexadecimal digits"),
             (format!("alice {}é", &a[2..]), "line 1: the hash must have 64 hexadecimal digits"),
             (format!("alice {a}\nbob {a}"), "line 2: another line has the same key"),
@@ -225,6 +243,15 @@ mod tests {
         for (text, problem) in cases {
             assert_eq!(parse(&text).err().map(|error| error.to_string()).as_deref(), Some(problem));
         }
+        let text =
+            format!("alice {a} running=1\nbob {} \nalice {b} requests=6 tokens=7", "c".repeat(64));
+        let limits = parse(&text).unwrap().iter().map(|key| key.limits).collect::<Vec<_>>();
+        assert_eq!(limits[0], limits[2], "what is counted together has one limit");
+        assert_eq!(
+            (limits[0].requests, limits[0].tokens, limits[0].running),
+            (Some(6), Some(7), None)
+        );
+        assert_eq!(limits[1], KeyLimits::default());
         let many = (0..=KEYS_MAX).map(|n| format!("n {n:064x}\n")).collect::<String>();
         assert!(matches!(parse(&many), Err(KeyFileError::TooManyKeys)));
     }
@@ -243,7 +270,7 @@ mod tests {
         let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         fs::write(&path, format!("alice {hash}\n")).unwrap();
         let file = KeyFile::open(&path).unwrap();
-        let find = |key: &str| file.find(key, &|_| panic!("nothing is wrong"));
+        let find = |key: &str| file.find(key, &|_| panic!("nothing is wrong"))?.name;
         assert_eq!(find("abc").as_deref(), Some("alice"));
         for other in ["", "ab", "abcd", "ABC", "alice", hash, &"a".repeat(600)] {
             assert_eq!(find(other), None, "{other}");

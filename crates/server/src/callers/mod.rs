@@ -1,29 +1,39 @@
 //! Who calls: API keys, and the namespaces of those who have them.
 
+mod caller;
 mod digest;
 mod key_file;
+mod limits;
 mod new_key;
+mod quota;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cache::Namespace;
 
+pub(crate) use self::caller::Caller;
 use self::key_file::KeyFile;
 pub use self::key_file::KeyFileError;
 pub use self::new_key::{KeyName, NewKey};
+pub(crate) use self::quota::OverLimit;
+use self::quota::Quotas;
 
 /// Those who may use the server: the keys of a file, and the secret that keeps the namespaces of
 /// their names apart.
 pub struct Callers {
     keys: KeyFile,
     secret: [u8; 32],
+    quotas: Quotas,
 }
 
 impl Callers {
     /// Reads the keys of the file at `path`, a `NAME HASH` a line, where the hash is SHA-256 of the
-    /// key in hexadecimal; `#` begins a comment. The file is read again when it changes, which is
-    /// looked for at most once a second; one that cannot be taken leaves the keys as they were.
+    /// key in hexadecimal; `#` begins a comment. Limits may follow: `requests=60` and
+    /// `tokens=100000` are for a minute, `running=4` at the same time. A name's keys share them.
+    /// The file is read again when it changes, which is looked for at most once a second; one that
+    /// cannot be taken leaves the keys as they were.
     ///
     /// `secret` must be the same at each start for as long as a prompt cache on disk is to be found
     /// again; without one, it is random.
@@ -40,13 +50,27 @@ impl Callers {
                 secret
             }
         };
-        Ok(Self { keys, secret })
+        Ok(Self { keys, secret, quotas: Quotas::default() })
     }
 
     /// The caller that `key` belongs to. `warn` is told once of a changed file that cannot be
     /// taken.
     pub(crate) fn find(&self, key: &str, warn: &dyn Fn(&str)) -> Option<Caller> {
-        self.keys.find(key, warn).map(|name| Caller(Some(name)))
+        self.keys.find(key, warn)
+    }
+
+    /// Counts a request, if the limits of its caller's name allow one more;
+    /// [`leave`](Self::leave) must follow.
+    pub(crate) fn enter(&self, caller: &Caller) -> Result<(), OverLimit> {
+        let Some(name) = &caller.name else { return Ok(()) };
+        self.quotas.enter(name, caller.limits, Instant::now())
+    }
+
+    /// Takes note that a request has ended, after it computed or drew so many tokens.
+    pub(crate) fn leave(&self, caller: &Caller, tokens: usize) {
+        if let Some(name) = &caller.name {
+            self.quotas.leave(name, tokens);
+        }
     }
 
     /// Whether a key has this name.
@@ -59,7 +83,3 @@ impl Callers {
         Namespace::of_caller(&self.secret, name, salt)
     }
 }
-
-/// Who sent a request: the name of its key, or nobody in particular where no keys are asked for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Caller(pub(crate) Option<Arc<str>>);

@@ -7,20 +7,24 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doctor::Conversation;
 use engine::Request;
-use package::ChatTemplate;
+use package::{ChatTemplate, REASONING_EFFORTS};
 use serde_json::{Value, json};
 
-use super::job::{Answer, Job, finish_reason};
+use super::diagnostics;
 use super::logprobs;
+use super::message::{finish_reason, message};
 use super::parameters::Parameters;
 use super::stream::{self, Header, Shape};
+use super::usage::usage;
 use crate::body;
 use crate::callers::Caller;
-use crate::diagnostics::Comparison;
+use crate::calling::Calling;
+use crate::constraint::Wanted;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::job::{Answer, Choice, Job};
 use crate::outcome::Account;
-use crate::second_look::Asked;
+use crate::question::{AnswerContext, Prepared, Question};
 use crate::state::{App, new_id, now_s};
 
 const TOP_LOGPROBS_MAX: usize = 20;
@@ -28,6 +32,9 @@ const TOP_LOGPROBS_MAX: usize = 20;
 /// What a chat request asks for.
 pub(crate) struct ChatCall {
     conversation: Conversation,
+    calling: Calling,
+    wanted: Option<Wanted>,
+    effort: Option<String>,
     parameters: Parameters,
     max_tokens: Option<usize>,
     logprobs: Option<usize>,
@@ -53,21 +60,35 @@ pub(crate) async fn create(
     let template = app.package.chat_template.as_ref();
     let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
     let id = header.id.clone();
-    let account = Account::new(app.clone(), caller.clone(), id.clone(), 1);
-    let (request, asked, comparison) =
-        app.prepare(move |app| prepare(app, &caller, id, call)).await?;
+    let account = Account::open(&app, caller.clone(), id.clone(), 1)?;
+    let prepared = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
+    let (request, context) = prepared;
     let events = app.submit(request, "messages")?;
-    let job = Job::new(vec![events], choices, ignored, account).of_conversation(asked, comparison);
+    let job = Job::new(vec![events], choices, ignored, account).of_conversation(context);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
     }
     let answer = job.collect().await?;
-    Ok(Json(body_of(&app, &header, answer)).into_response())
+    Ok(Json(body_of(&app, &header, answer)?).into_response())
+}
+
+/// `POST /v1/chat/completions/render`: the token ids that a chat request's prompt has, without
+/// computing it, for routers that choose a server by what it holds.
+pub(crate) async fn render(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let call = parse(Fields::new(body::json_object(body).await?))?;
+    app.check_model(call.parameters.model.as_deref())?;
+    let (request, ..) = app.prepare(move |app| prepare(app, &caller, String::new(), call)).await?;
+    Ok(Json(json!({"token_ids": request.prompt})))
 }
 
 pub(crate) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     refuse_unsupported(&mut fields)?;
-    let tools = take_tools(&mut fields)?;
+    let tools = doctor::check_tools(fields.array("tools")?)?;
+    let calling = Calling::take_openai(&mut fields, tools.as_ref())?;
     let messages = doctor::check_messages(fields.array("messages")?)?;
     let variables = fields.object("chat_template_kwargs")?.unwrap_or_default();
     let parameters = Parameters::take(&mut fields)?;
@@ -81,6 +102,9 @@ pub(crate) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
     }
     Ok(ChatCall {
         conversation: Conversation { messages, tools, variables },
+        calling,
+        wanted: Wanted::take(&mut fields)?,
+        effort: take_effort(&mut fields)?,
         parameters,
         max_tokens: limit.or(older_limit),
         logprobs: logprobs.then(|| top.unwrap_or(0)),
@@ -92,27 +116,10 @@ impl ChatCall {
     /// The fields that were accepted and have no effect on a model whose template reads tools or
     /// does not.
     pub(crate) fn ignored(&self, reads_tools: bool) -> Vec<String> {
-        let tools = (self.conversation.tools.is_some() && !reads_tools).then(|| "tools".to_owned());
+        let unread = !reads_tools && !self.calling.choice.may_call();
+        let tools = (self.conversation.tools.is_some() && unread).then(|| "tools".to_owned());
         tools.into_iter().chain(self.ignored.iter().cloned()).collect()
     }
-}
-
-/// Takes the tools, which are part of the prompt also where the answer may not call one. Answers
-/// that call tools do not work yet, so that the request must say that it wants none.
-fn take_tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
-    let tools = fields.array("tools")?.filter(|tools| !tools.is_empty());
-    let choice = fields.value("tool_choice");
-    doctor::check_tool_choice(choice.as_ref().unwrap_or(&Value::Null))?;
-    let is = |word: &str| choice.as_ref().is_some_and(|choice| choice == word);
-    let what = "calling tools does not work yet; with \"tool_choice\": \"none\" the answer is \
-                text, and tools are put into the prompt if the model's chat template reads them";
-    if tools.is_some() && !is("none") {
-        return Err(ApiError::unsupported("tools", what));
-    }
-    if choice.is_some() && !is("none") && !is("auto") {
-        return Err(ApiError::unsupported("tool_choice", what));
-    }
-    Ok(doctor::check_tools(tools)?)
 }
 
 /// Refuses the fields that would change the answer and do not work here. Their values that ask
@@ -122,13 +129,7 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
         return Err(ApiError::unsupported("functions", "'tools' has taken its place"));
     }
     if fields.value("function_call").is_some_and(|call| call != "none" && call != "auto") {
-        return Err(ApiError::unsupported("function_call", "calling tools does not work yet"));
-    }
-    if let Some(format) = fields.value("response_format")
-        && format.get("type").and_then(Value::as_str) != Some("text")
-    {
-        let what = "only {\"type\": \"text\"} works yet";
-        return Err(ApiError::unsupported("response_format", what));
+        return Err(ApiError::unsupported("function_call", "'tool_choice' has taken its place"));
     }
     if let Some(modalities) = fields.value("modalities")
         && modalities != json!(["text"])
@@ -139,10 +140,9 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     fields.refuse("web_search_options", "there is no web search")?;
     fields.refuse("prediction", "predicted outputs do not work yet")?;
     fields.refuse("chat_template", "the template comes with the model")?;
-    for name in ["grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar"] {
-        fields.refuse(name, "constrained answers do not work yet")?;
+    for name in ["grammar", "guided_grammar"] {
+        fields.refuse(name, "'response_format' takes schemas and regular expressions")?;
     }
-    fields.refuse("structured_outputs", "constrained answers do not work yet")?;
     fields.refuse_unless("best_of", &json!(1), "only one answer is computed for each choice")?;
     fields.refuse("suffix", "inserting text does not work yet")?;
     fields.refuse_unless("echo", &json!(false), "a conversation has no one text to echo")?;
@@ -150,78 +150,87 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     fields.refuse_unless("continue_final_message", &json!(false), "an answer cannot go on yet")
 }
 
-/// The request for the engine; the conversation, where another rendering of it may be held; and
-/// what it is to be compared with, if it is.
+/// `reasoning_effort`, in OpenAI's words.
+fn take_effort(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+    let effort = fields.string("reasoning_effort")?;
+    match effort.as_deref() {
+        Some(word) if !REASONING_EFFORTS.contains(&word) => {
+            let (word, known) = (doctor::shown(&word), REASONING_EFFORTS.join(", "));
+            let message = format!("'reasoning_effort' is {word}; it must be one of {known}");
+            Err(ApiError::bad_request("reasoning_effort", message))
+        }
+        _ => Ok(effort),
+    }
+}
+
+/// The request for the engine, and what else its answer needs.
 fn prepare(
     app: &App,
     caller: &Caller,
     id: String,
     call: ChatCall,
-) -> Result<(Request, Option<Asked>, Option<Comparison>), ApiError> {
-    let ChatCall { conversation, parameters, .. } = call;
-    let namespace = app.namespace(caller, parameters.cache_salt.as_deref());
-    let maker = app.prompt_maker(parameters.use_cache.then_some(namespace));
-    let Conversation { messages, tools, variables } = &conversation;
-    let (encoding, map) = maker.chat(messages, tools.as_ref(), variables)?;
-    let comparison = parameters.comparison.as_deref().map(|with| {
-        let prompt = (encoding.ids.as_slice().into(), Some(map.clone()));
-        app.earlier_prompts.comparison(with, namespace, prompt, messages.len())
-    });
-    if parameters.use_cache {
-        let prompt = encoding.ids.as_slice().into();
-        app.earlier_prompts.remember(&id, namespace, prompt, messages.len());
-    }
-    let may_differ = parameters.use_cache && app.renderings.note(namespace, variables);
-    let asked = may_differ.then(|| {
-        let (prompt, map) = (encoding.ids.clone(), map.clone());
-        Asked { conversation, namespace, prompt, map }
-    });
+) -> Result<(Request, AnswerContext), ApiError> {
+    let ChatCall { conversation, calling, wanted, effort, parameters, .. } = call;
+    let question = Question {
+        id: id.clone(),
+        conversation,
+        calling,
+        wanted,
+        effort,
+        compare_with: parameters.comparison,
+        namespace: app.namespace(caller, parameters.cache_salt.as_deref()),
+        use_cache: parameters.use_cache,
+    };
+    let (namespace, use_cache) = (question.namespace, question.use_cache);
+    let Prepared { prompt, map, constraint, context } = question.prepare(app)?;
     let request = Request {
-        id,
-        prompt: encoding.ids,
         prompt_map: Some(map),
-        namespace,
+        constraint,
         choices: parameters.choices,
         max_tokens: call.max_tokens,
         sampling: parameters.sampling,
         stop: parameters.stop,
         stop_ids: parameters.stop_ids,
         ignore_end: parameters.ignore_end,
+        shown_ids: app.answer_format.marker_ids.clone(),
         logprobs: call.logprobs,
-        prompt_logprobs: None,
-        use_cache: parameters.use_cache,
+        progress: parameters.include_progress,
+        use_cache,
         keep_on_disk: parameters.keep_on_disk,
         lifetime: parameters.lifetime.or(app.options.cache_lifetime),
         priority: parameters.priority,
+        ..Request::new(id, prompt, namespace)
     };
-    Ok((request, asked, comparison))
+    Ok((request, context))
 }
 
-fn body_of(app: &App, header: &Header, answer: Answer) -> Value {
-    let choice = |(index, choice): (usize, &super::job::Choice)| {
+fn body_of(app: &App, header: &Header, answer: Answer) -> Result<Value, ApiError> {
+    let choice = |(index, choice): (usize, &Choice)| {
         let logprobs = if header.logprobs {
             logprobs::chat(&choice.tokens, &app.package.tokenizer)
         } else {
             Value::Null
         };
-        json!({
+        let has_calls = !choice.reply.calls.is_empty();
+        Ok(json!({
             "index": index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": null},
+            "message": message(&choice.reply)?,
             "logprobs": logprobs,
-            "finish_reason": choice.reason.map(finish_reason),
-        })
+            "finish_reason": choice.reason.map(|reason| finish_reason(reason, has_calls)),
+        }))
     };
+    let choices = answer.choices.iter().enumerate().map(choice);
     let mut body = json!({
         "id": header.id,
         "object": "chat.completion",
         "created": header.created_s,
         "model": app.package.name,
-        "choices": answer.choices.iter().enumerate().map(choice).collect::<Vec<_>>(),
-        "usage": answer.outcomes.usage(),
+        "choices": choices.collect::<Result<Vec<Value>, ApiError>>()?,
+        "usage": usage(answer.outcomes.tokens()),
         "refrain": answer.outcomes.refrain(),
     });
-    if let Some(diagnostics) = answer.outcomes.diagnostics() {
-        body["prompt_cache_diagnostics"] = diagnostics.clone();
+    if let Some(diagnosis) = answer.outcomes.diagnosis() {
+        body["prompt_cache_diagnostics"] = diagnostics::in_their_words(diagnosis);
     }
-    body
+    Ok(body)
 }

@@ -10,16 +10,20 @@ use axum::response::{IntoResponse, Response};
 use cache::Namespace;
 use doctor::TextPrompt;
 use engine::Request;
+use grammar::Constraint;
 use serde_json::{Value, json};
 
-use super::job::{Answer, Choice, Job, finish_reason};
 use super::logprobs::{TextLogprobs, characters};
+use super::message::finish_reason;
 use super::parameters::Parameters;
 use super::stream::{self, Echo, Header, Shape};
+use super::usage::usage;
 use crate::body;
 use crate::callers::Caller;
+use crate::constraint::Wanted;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::job::{Answer, Choice, Job};
 use crate::outcome::Account;
 use crate::state::{App, id_of_prompt, new_id, now_s};
 
@@ -29,6 +33,7 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 
 pub(crate) struct TextCall {
     prompts: Vec<TextPrompt>,
+    wanted: Option<Wanted>,
     parameters: Parameters,
     max_tokens: usize,
     logprobs: Option<usize>,
@@ -45,15 +50,16 @@ pub(crate) async fn create(
     app.check_model(call.parameters.model.as_deref())?;
     let id = new_id("cmpl-")?;
     let namespace = app.namespace(&caller, call.parameters.cache_salt.as_deref());
-    let (call, prompts) = app
+    let (call, prompts, constraint) = app
         .prepare(move |app| {
+            let constraint = call.wanted.as_ref().map(|wanted| app.constraint(wanted));
             let prompts = tokenize(app, namespace, &call)?;
-            Ok((call, prompts))
+            Ok((call, prompts, constraint.transpose()?))
         })
         .await?;
     let lifetime = call.parameters.lifetime.or(app.options.cache_lifetime);
-    let requests = requests_of(&id, (namespace, lifetime), &call, &prompts);
-    let account = Account::new(app.clone(), caller, id.clone(), prompts.len());
+    let requests = requests_of(&id, (namespace, lifetime), &call, constraint.as_ref(), &prompts);
+    let account = Account::open(&app, caller, id.clone(), prompts.len())?;
     let header = Header {
         shape: Shape::Text,
         id,
@@ -75,12 +81,26 @@ pub(crate) async fn create(
     Ok(Json(body_of(&app, &header, choices, answer)).into_response())
 }
 
+/// `POST /v1/completions/render`: the token ids of each prompt, without computing it.
+pub(crate) async fn render(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let call = parse(Fields::new(body::json_object(body).await?))?;
+    app.check_model(call.parameters.model.as_deref())?;
+    let namespace = app.namespace(&caller, call.parameters.cache_salt.as_deref());
+    let prompts = app.prepare(move |app| tokenize(app, namespace, &call)).await?;
+    let rendered: Vec<Value> = prompts.iter().map(|ids| json!({"token_ids": ids})).collect();
+    Ok(Json(Value::from(rendered)))
+}
+
 pub(crate) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     fields.refuse("suffix", "inserting text does not work yet")?;
-    for name in ["grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar"] {
-        fields.refuse(name, "constrained answers do not work yet")?;
+    for name in ["grammar", "guided_grammar"] {
+        fields.refuse(name, "'response_format' takes schemas and regular expressions")?;
     }
-    fields.refuse("response_format", "constrained answers do not work yet")?;
+    let wanted = Wanted::take(&mut fields)?;
     let prompts = TextPrompt::parse(fields.value("prompt"))?;
     let parameters = Parameters::take(&mut fields)?;
     if let Some(best_of) = fields.count("best_of", 1, usize::MAX)?
@@ -98,7 +118,7 @@ pub(crate) fn parse(mut fields: Fields) -> Result<TextCall, ApiError> {
     if parameters.comparison.is_some() {
         ignored.push("prompt_cache_options.comparison_response_id".to_owned());
     }
-    Ok(TextCall { prompts, parameters, max_tokens, logprobs, echo, ignored })
+    Ok(TextCall { prompts, wanted, parameters, max_tokens, logprobs, echo, ignored })
 }
 
 fn tokenize(app: &App, namespace: Namespace, call: &TextCall) -> Result<Vec<Vec<u32>>, ApiError> {
@@ -114,6 +134,7 @@ fn requests_of(
     id: &str,
     (namespace, lifetime): (Namespace, Option<Duration>),
     call: &TextCall,
+    constraint: Option<&Constraint>,
     prompts: &[Vec<u32>],
 ) -> Vec<Request> {
     let parameters = &call.parameters;
@@ -128,8 +149,11 @@ fn requests_of(
         stop: parameters.stop.clone(),
         stop_ids: parameters.stop_ids.clone(),
         ignore_end: parameters.ignore_end,
+        shown_ids: Vec::new(),
+        constraint: constraint.cloned(),
         logprobs: call.logprobs,
         prompt_logprobs: call.logprobs.filter(|_| call.echo),
+        progress: parameters.include_progress,
         use_cache: parameters.use_cache,
         keep_on_disk: parameters.keep_on_disk,
         lifetime,
@@ -159,7 +183,7 @@ fn body_of(app: &App, header: &Header, choices: usize, answer: Answer) -> Value 
             "index": index,
             "text": format!("{}{}", echo.map_or("", |echo| &echo.text), choice.text),
             "logprobs": logprobs,
-            "finish_reason": choice.reason.map(finish_reason),
+            "finish_reason": choice.reason.map(|reason| finish_reason(reason, false)),
         })
     };
     json!({
@@ -168,7 +192,7 @@ fn body_of(app: &App, header: &Header, choices: usize, answer: Answer) -> Value 
         "created": header.created_s,
         "model": app.package.name,
         "choices": answer.choices.into_iter().enumerate().map(choice).collect::<Vec<_>>(),
-        "usage": answer.outcomes.usage(),
+        "usage": usage(answer.outcomes.tokens()),
         "refrain": answer.outcomes.refrain(),
     })
 }

@@ -2,11 +2,13 @@
 
 pub(crate) mod chat;
 pub(crate) mod completions;
-mod job;
+mod diagnostics;
 mod logprobs;
+mod message;
 pub(crate) mod models;
 mod parameters;
 mod stream;
+mod usage;
 
 use crate::body;
 use crate::error::ApiError;

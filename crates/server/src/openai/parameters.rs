@@ -9,8 +9,7 @@ use crate::error::ApiError;
 use crate::fields::{Fields, wrong_type};
 use crate::lifetime::lifetime;
 
-const STOP_STRINGS_MAX: usize = 16;
-const STOP_STRING_BYTES_MAX: usize = 4096;
+const STOP_IDS_MAX: usize = 16;
 const LOGIT_BIAS_MAX: usize = 4096;
 const CHOICES_MAX: usize = 128;
 
@@ -24,6 +23,8 @@ pub(crate) struct Parameters {
     pub(crate) ignore_end: bool,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
+    /// Whether a stream tells how much of the prompt is computed.
+    pub(crate) include_progress: bool,
     pub(crate) use_cache: bool,
     pub(crate) keep_on_disk: bool,
     pub(crate) lifetime: Option<Duration>,
@@ -37,17 +38,18 @@ impl Parameters {
     pub(crate) fn take(fields: &mut Fields) -> Result<Self, ApiError> {
         refuse_unsupported(fields)?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
-        let include_usage = take_include_usage(fields, stream)?;
+        let [include_usage, include_progress] = take_stream_options(fields, stream)?;
         let (lifetime, comparison) = take_cache_options(fields)?;
         Ok(Self {
             model: fields.string("model")?,
             choices: fields.count("n", 1, CHOICES_MAX)?.unwrap_or(1),
             sampling: take_sampling(fields)?,
-            stop: take_stop(fields)?,
+            stop: fields.stop_strings("stop")?,
             stop_ids: take_stop_ids(fields)?,
             ignore_end: fields.boolean("ignore_eos")?.unwrap_or(false),
             stream,
             include_usage,
+            include_progress,
             use_cache: fields.boolean("cache_prompt")?.unwrap_or(true),
             keep_on_disk: take_keep_on_disk(fields)?,
             lifetime,
@@ -178,46 +180,30 @@ fn take_priority(fields: &mut Fields) -> Result<i32, ApiError> {
     Ok(fields.integer("priority", -most, most)?.unwrap_or(0) as i32)
 }
 
-fn take_stop(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
-    let values = match fields.value("stop") {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(values)) => values,
-        Some(value) => vec![value],
-    };
-    if values.len() > STOP_STRINGS_MAX {
-        let message = format!("'stop' may hold at most {STOP_STRINGS_MAX} strings");
-        return Err(ApiError::bad_request("stop", message));
-    }
-    let string = |value: Value| match value {
-        Value::String(text) if text.is_empty() || text.len() > STOP_STRING_BYTES_MAX => {
-            let message =
-                format!("a 'stop' string must have between 1 and {STOP_STRING_BYTES_MAX} bytes");
-            Err(ApiError::bad_request("stop", message))
-        }
-        Value::String(text) => Ok(text),
-        other => Err(wrong_type("stop", "a string or an array of strings", &other)),
-    };
-    values.into_iter().map(string).collect()
-}
-
 fn take_stop_ids(fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
     let Some(values) = fields.array("stop_token_ids")? else { return Ok(Vec::new()) };
-    if values.len() > STOP_STRINGS_MAX {
-        let message = format!("'stop_token_ids' may hold at most {STOP_STRINGS_MAX} ids");
+    if values.len() > STOP_IDS_MAX {
+        let message = format!("'stop_token_ids' may hold at most {STOP_IDS_MAX} ids");
         return Err(ApiError::bad_request("stop_token_ids", message));
     }
     Ok(doctor::token_ids("stop_token_ids", &values, u32::MAX as usize)?)
 }
 
-fn take_include_usage(fields: &mut Fields, stream: bool) -> Result<bool, ApiError> {
-    let Some(options) = fields.object("stream_options")? else { return Ok(false) };
+/// `include_usage` and `include_progress`.
+fn take_stream_options(fields: &mut Fields, stream: bool) -> Result<[bool; 2], ApiError> {
+    let Some(options) = fields.object("stream_options")? else { return Ok([false; 2]) };
     if !stream {
         let message = "'stream_options' is only allowed when 'stream' is true";
         return Err(ApiError::bad_request("stream_options", message));
     }
     let mut options = Fields::new(options);
-    options.boolean("include_usage").map(|value| value.unwrap_or(false)).map_err(|_| {
-        let message = "'stream_options.include_usage' must be true or false";
-        ApiError::bad_request("stream_options.include_usage", message)
-    })
+    let mut take = |name: &str| {
+        options.boolean(name).map(|value| value.unwrap_or(false)).map_err(|_| {
+            let field = format!("stream_options.{name}");
+            ApiError::bad_request(&field, format!("'{field}' must be true or false"))
+        })
+    };
+    let taken = [take("include_usage")?, take("include_progress")?];
+    fields.put_back("stream_options", options);
+    Ok(taken)
 }

@@ -10,9 +10,12 @@ use futures_util::stream::{self, StreamExt};
 use package::{Package, Tokenizer};
 use serde_json::{Value, json};
 
-use super::job::{Job, Outcomes, finish_reason};
+use super::diagnostics;
 use super::logprobs::{self, TextLogprobs, characters};
+use super::message::{Deltas, finish_reason};
+use super::usage::usage;
 use crate::error::ApiError;
+use crate::job::{Job, Outcomes};
 
 /// Which endpoint's chunks are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +63,12 @@ impl Echo {
 /// Answers `job` as a stream of chunks that ends with `[DONE]`.
 pub(crate) fn respond(job: Job, header: Header, package: Arc<Package>) -> Response {
     let shape = (job.prompts.len(), job.choices);
+    let answers = job.reading.iter().flat_map(|reading| {
+        std::iter::repeat_with(|| Deltas::new(reading.reader())).take(shape.0 * shape.1)
+    });
+    let answers = answers.collect();
     let (events, outcomes) = job.run();
-    let mut chunks = Chunks::new(shape, outcomes, header, package);
+    let mut chunks = Chunks::new(shape, answers, outcomes, header, package);
     let events = events
         .map(Some)
         .chain(stream::iter([None]))
@@ -77,9 +84,13 @@ struct Chunks {
     choices: usize,
     prompts: usize,
     started: Vec<bool>,
+    /// What is said of each answer of a conversation.
+    answers: Vec<Deltas>,
     /// Characters said so far, for `text_offset`.
     offset: Vec<usize>,
     outcomes: Outcomes,
+    /// Tokens of each prompt, once it has started.
+    prompt_tokens: Vec<usize>,
     /// A finished choice's last chunk is held back until it is known not to be the final one.
     last: Option<Value>,
     ended: bool,
@@ -88,6 +99,7 @@ struct Chunks {
 impl Chunks {
     fn new(
         (prompts, choices): (usize, usize),
+        answers: Vec<Deltas>,
         outcomes: Outcomes,
         header: Header,
         package: Arc<Package>,
@@ -98,8 +110,10 @@ impl Chunks {
             choices,
             prompts,
             started: vec![false; choices * prompts],
+            answers,
             offset: vec![0; choices * prompts],
             outcomes,
+            prompt_tokens: vec![0; prompts],
             last: None,
             ended: false,
         }
@@ -111,27 +125,43 @@ impl Chunks {
             return Vec::new();
         }
         let mut out: Vec<Value> = self.last.take().into_iter().collect();
-        match event {
-            Some((prompt, Event::PromptLogprobs(rows))) => self.echo(prompt, Some(&rows), &mut out),
-            Some((prompt, Event::Delta { choice, text, tokens })) => {
-                self.delta(prompt, choice, &text, &tokens, &mut out);
-            }
-            Some((prompt, Event::Finished { choice, reason })) => {
-                self.finish(prompt, choice, reason, &mut out);
-            }
-            Some((prompt, Event::Done { verdict, timings, tokens })) => {
-                self.outcomes.push(prompt, verdict, timings, tokens);
-                if self.outcomes.len() == self.prompts {
-                    return self.close(out);
-                }
-            }
-            Some((_, Event::Failed(error))) => return self.fail(out, &error.into()),
-            None => {
-                let error = ApiError::internal("the engine stopped before the answer was complete");
-                return self.fail(out, &error);
-            }
+        match self.take(event, &mut out) {
+            Ok(()) if self.outcomes.len() == self.prompts => self.close(out),
+            Ok(()) => out.iter().map(Value::to_string).collect(),
+            Err(error) => self.fail(out, &error),
         }
-        out.iter().map(Value::to_string).collect()
+    }
+
+    fn take(
+        &mut self,
+        event: Option<(usize, Event)>,
+        out: &mut Vec<Value>,
+    ) -> Result<(), ApiError> {
+        let (prompt, event) = event.ok_or_else(ApiError::broken_off)?;
+        match event {
+            Event::Started { verdict } => self.prompt_tokens[prompt] = verdict.prompt_tokens,
+            Event::Progress { tokens } => out.push(self.progress(prompt, tokens)),
+            Event::PromptLogprobs(rows) => self.echo(prompt, Some(&rows), out),
+            Event::Delta { choice, text, tokens } => {
+                self.delta(prompt, choice, &text, tokens, out)?;
+            }
+            Event::Finished { choice, reason, .. } => self.finish(prompt, choice, reason, out)?,
+            Event::Done { verdict, timings, tokens } => {
+                self.outcomes.push(prompt, verdict, timings, tokens);
+            }
+            Event::Failed(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// A chunk that tells how many tokens of a prompt are computed or reused.
+    fn progress(&self, prompt: usize, tokens: usize) -> Value {
+        let mut chunk = self.envelope(json!([]));
+        let prompt_tokens = self.prompt_tokens[prompt];
+        chunk["refrain"] = json!({"progress": {
+            "prompt": prompt, "tokens": tokens, "prompt_tokens": prompt_tokens,
+        }});
+        chunk
     }
 
     fn delta(
@@ -139,17 +169,40 @@ impl Chunks {
         prompt: usize,
         choice: usize,
         text: &str,
-        tokens: &[TokenInfo],
+        tokens: Vec<TokenInfo>,
         out: &mut Vec<Value>,
-    ) {
+    ) -> Result<(), ApiError> {
         let index = prompt * self.choices + choice;
         self.start(prompt, index, out);
-        let logprobs = match (self.header.logprobs, self.header.shape) {
-            (false, _) => Value::Null,
-            (true, Shape::Chat) => logprobs::chat(tokens, &self.package.tokenizer),
-            (true, Shape::Text) => self.text_logprobs(index, tokens),
+        if let Some(answer) = self.answers.get_mut(index) {
+            answer.tokens.extend(tokens);
+            let deltas = answer.push(text)?;
+            self.say(index, deltas, out);
+            return Ok(());
+        }
+        let logprobs = match self.header.logprobs {
+            true => self.text_logprobs(index, &tokens),
+            false => Value::Null,
         };
-        out.push(self.chunk(index, text, logprobs, Value::Null));
+        out.push(self.chunk(index, json!(text), logprobs, Value::Null));
+        Ok(())
+    }
+
+    /// Chunks of a chat answer. Log-probabilities go with the next that is said, since tokens may
+    /// be held back until it is known what they mean.
+    fn say(&mut self, index: usize, deltas: Vec<Value>, out: &mut Vec<Value>) {
+        for delta in deltas {
+            let logprobs = self.chat_logprobs(index);
+            out.push(self.chunk(index, delta, logprobs, Value::Null));
+        }
+    }
+
+    fn chat_logprobs(&mut self, index: usize) -> Value {
+        let tokens = self.answers.get_mut(index).map(|answer| std::mem::take(&mut answer.tokens));
+        match tokens.filter(|tokens| self.header.logprobs && !tokens.is_empty()) {
+            Some(tokens) => logprobs::chat(&tokens, &self.package.tokenizer),
+            None => Value::Null,
+        }
     }
 
     fn text_logprobs(&mut self, index: usize, tokens: &[TokenInfo]) -> Value {
@@ -170,9 +223,8 @@ impl Chunks {
         }
         match self.header.shape {
             Shape::Chat => {
-                let mut chunk = self.chunk(index, "", Value::Null, Value::Null);
-                chunk["choices"][0]["delta"]["role"] = json!("assistant");
-                out.push(chunk);
+                let delta = json!({"role": "assistant", "content": ""});
+                out.push(self.chunk(index, delta, Value::Null, Value::Null));
             }
             Shape::Text => self.echo(prompt, None, out),
         }
@@ -198,14 +250,29 @@ impl Chunks {
                 continue;
             }
             self.offset[index] = offset;
-            out.push(self.chunk(index, &echo.text, logprobs.clone(), Value::Null));
+            out.push(self.chunk(index, json!(echo.text), logprobs.clone(), Value::Null));
         }
     }
 
-    fn finish(&mut self, prompt: usize, choice: usize, reason: FinishReason, out: &mut Vec<Value>) {
+    fn finish(
+        &mut self,
+        prompt: usize,
+        choice: usize,
+        reason: FinishReason,
+        out: &mut Vec<Value>,
+    ) -> Result<(), ApiError> {
         let index = prompt * self.choices + choice;
         self.start(prompt, index, out);
-        self.last = Some(self.chunk(index, "", Value::Null, json!(finish_reason(reason))));
+        let (mut content, mut has_calls) = (json!(""), false);
+        if let Some(answer) = self.answers.get_mut(index) {
+            let deltas = answer.finish()?;
+            (content, has_calls) = (json!({}), answer.has_calls);
+            self.say(index, deltas, out);
+        }
+        let logprobs = self.chat_logprobs(index);
+        let reason = json!(finish_reason(reason, has_calls));
+        self.last = Some(self.chunk(index, content, logprobs, reason));
+        Ok(())
     }
 
     /// The final chunk, which carries the verdict, and the end mark.
@@ -214,14 +281,14 @@ impl Chunks {
         if self.header.include_usage || out.is_empty() {
             let mut chunk = self.envelope(json!([]));
             if self.header.include_usage {
-                chunk["usage"] = self.outcomes.usage();
+                chunk["usage"] = usage(self.outcomes.tokens());
             }
             out.push(chunk);
         }
         if let Some(last) = out.last_mut() {
             last["refrain"] = self.outcomes.refrain();
-            if let Some(diagnostics) = self.outcomes.diagnostics() {
-                last["prompt_cache_diagnostics"] = diagnostics.clone();
+            if let Some(diagnosis) = self.outcomes.diagnosis() {
+                last["prompt_cache_diagnostics"] = diagnostics::in_their_words(diagnosis);
             }
         }
         out.iter().map(Value::to_string).chain(["[DONE]".to_owned()]).collect()
@@ -232,14 +299,12 @@ impl Chunks {
         out.iter().map(Value::to_string).chain([error.body().to_string()]).collect()
     }
 
-    fn chunk(&self, index: usize, text: &str, logprobs: Value, reason: Value) -> Value {
+    /// A chunk with a `delta` of a chat answer, or with more of a text.
+    fn chunk(&self, index: usize, content: Value, logprobs: Value, reason: Value) -> Value {
         let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
         match self.header.shape {
-            Shape::Chat if choice["finish_reason"].is_null() => {
-                choice["delta"] = json!({"content": text});
-            }
-            Shape::Chat => choice["delta"] = json!({}),
-            Shape::Text => choice["text"] = json!(text),
+            Shape::Chat => choice["delta"] = content,
+            Shape::Text => choice["text"] = content,
         }
         self.envelope(json!([choice]))
     }

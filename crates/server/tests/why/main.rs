@@ -174,7 +174,7 @@ fn a_prompt_longer_than_the_context_is_refused_in_the_same_words() {
 }
 
 #[test]
-fn tools_are_taken_where_no_answer_may_call_one() {
+fn tools_are_part_of_the_prompt_however_they_may_be_called() {
     let live = Live::start();
     let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {}}});
     let mut body = json!({
@@ -184,15 +184,16 @@ fn tools_are_taken_where_no_answer_may_call_one() {
     let with = live.ask(&body);
     assert_eq!(with["refrain"]["ignored"], json!([]));
     assert_eq!(with["choices"][0]["message"]["role"], "assistant");
-    for choice in [json!(null), json!("auto"), json!("required"), json!({"type": "function"})] {
+    for choice in [json!(null), json!("auto")] {
         body["tool_choice"] = choice;
-        let refusal = live.refusal(&body);
-        assert_eq!(
-            (&refusal["param"], &refusal["code"]),
-            (&json!("tools"), &json!("unsupported_parameter"))
-        );
-        let message = refusal["message"].as_str().unwrap_or_default();
-        assert!(message.contains("\"tool_choice\": \"none\""), "{message}");
+        let called = live.ask(&body);
+        assert_eq!(called["usage"]["prompt_tokens"], with["usage"]["prompt_tokens"]);
+    }
+    let nameless = json!({"type": "function"});
+    let unknown = json!({"type": "function", "function": {"name": "clock"}});
+    for choice in [nameless, unknown, json!("sometimes")] {
+        body["tool_choice"] = choice;
+        assert_eq!(live.refusal(&body)["param"], "tool_choice");
     }
     body["tool_choice"] = json!("none");
     body["tools"][0]["function"]["name"] = json!("no spaces");
@@ -217,7 +218,7 @@ fn what_is_ignored_and_what_is_refused_is_said_offline_too() {
         json!({"tools": [tool], "tool_choice": "none"}),
         json!({"tools": [tool]}),
         json!({"tools": [], "tool_choice": "required"}),
-        json!({"response_format": {"type": "json_object"}}),
+        json!({"response_format": {"type": "xml"}}),
         json!({"temperature": "hot"}),
         json!({"suffix": "!"}),
     ];
@@ -257,14 +258,20 @@ fn tools_that_a_template_does_not_read_are_ignored_in_every_kind_of_body() {
         json!({"messages": messages, "tools": [openai], "tool_choice": choice})
     };
     let tools = ["tools"];
-    for choice in ["none", "auto"] {
-        assert_eq!(ignored(doctor::Shape::OpenaiChat, chat(choice), false), tools, "{choice}");
-        assert!(ignored(doctor::Shape::OpenaiChat, chat(choice), true).is_empty(), "{choice}");
-    }
-    let anthropic = json!({"messages": [], "tools": [{"name": "f", "input_schema": {}}]});
+    let shape = doctor::Shape::OpenaiChat;
+    assert_eq!(ignored(shape, chat("none"), false), tools);
+    assert!(ignored(shape, chat("none"), true).is_empty());
+    // Where they may be called, they are told as text.
+    assert!(ignored(shape, chat("auto"), false).is_empty());
+    let mut anthropic = json!({
+        "messages": [], "tools": [{"name": "f", "input_schema": {}}],
+        "tool_choice": {"type": "none"},
+    });
     let shape = doctor::Shape::AnthropicMessages;
     assert_eq!(ignored(shape, anthropic.clone(), false), tools);
-    assert!(ignored(shape, anthropic, true).is_empty());
+    assert!(ignored(shape, anthropic.clone(), true).is_empty());
+    anthropic["tool_choice"] = json!({"type": "auto"});
+    assert!(ignored(shape, anthropic, false).is_empty());
 }
 
 #[test]

@@ -3,12 +3,15 @@
 use cache::Verdict;
 use engine::{Event, Events, FinishReason, Timings, TokenCounts, TokenInfo, TokenLogprobs};
 use futures_util::stream::{self, Stream, StreamExt};
+use reply::Reply;
 use serde_json::{Value, json};
 
-use crate::diagnostics::Comparison;
+use crate::diagnostics::{Comparison, Diagnosis};
 use crate::error::ApiError;
 use crate::log::Entry;
 use crate::outcome::{Account, Outcome};
+use crate::question::AnswerContext;
+use crate::reading::Reading;
 use crate::second_look::Asked;
 use crate::state::App;
 
@@ -18,15 +21,30 @@ pub(crate) struct Job {
     pub(crate) prompts: Vec<Events>,
     pub(crate) choices: usize,
     pub(crate) outcomes: Outcomes,
+    /// How the answers of a conversation are read; those of a text are text.
+    pub(crate) reading: Option<Reading>,
     asked: Option<Asked>,
 }
 
 /// One finished answer.
 #[derive(Default)]
 pub(crate) struct Choice {
+    /// All of it, as it was generated.
     pub(crate) text: String,
+    /// The text of a conversation's answer, read.
+    pub(crate) reply: Reply,
     pub(crate) tokens: Vec<TokenInfo>,
     pub(crate) reason: Option<FinishReason>,
+    /// Which of the request's stop strings ended it.
+    pub(crate) stop: Option<usize>,
+}
+
+impl Choice {
+    fn read(&mut self, reading: &Reading) {
+        let mut reader = reading.reader();
+        self.reply.extend(reader.push(&self.text));
+        self.reply.extend(reader.finish());
+    }
 }
 
 /// Everything that a request produced: choices in the order of prompts, then of choices.
@@ -42,7 +60,7 @@ pub(crate) struct Outcomes {
     done: Vec<(usize, Outcome)>,
     ignored: Vec<String>,
     comparison: Option<Comparison>,
-    diagnostics: Option<Value>,
+    diagnosis: Option<Diagnosis>,
 }
 
 impl Job {
@@ -52,20 +70,16 @@ impl Job {
         ignored: Vec<String>,
         account: Account,
     ) -> Self {
-        let (done, comparison, diagnostics) = (Vec::new(), None, None);
-        let outcomes = Outcomes { account, done, ignored, comparison, diagnostics };
-        Self { prompts, choices, outcomes, asked: None }
+        let (done, comparison, diagnosis) = (Vec::new(), None, None);
+        let outcomes = Outcomes { account, done, ignored, comparison, diagnosis };
+        Self { prompts, choices, outcomes, reading: None, asked: None }
     }
 
-    /// Its only prompt is of this conversation, which may have been rendered otherwise before, and
-    /// which is to be compared with an earlier one.
-    pub(crate) fn of_conversation(
-        self,
-        asked: Option<Asked>,
-        comparison: Option<Comparison>,
-    ) -> Self {
+    /// Its only prompt is of a conversation.
+    pub(crate) fn of_conversation(self, context: AnswerContext) -> Self {
+        let AnswerContext { reading, asked, comparison } = context;
         let outcomes = Outcomes { comparison, ..self.outcomes };
-        Self { asked, outcomes, ..self }
+        Self { reading: Some(reading), asked, outcomes, ..self }
     }
 
     /// The events of all prompts, with the prompt's index, as they come; and what becomes of them.
@@ -83,6 +97,7 @@ impl Job {
     /// Waits for everything.
     pub(crate) async fn collect(self) -> Result<Answer, ApiError> {
         let (prompts, choices) = (self.prompts.len(), self.choices);
+        let reading = self.reading.clone();
         let (events, outcomes) = self.run();
         let mut answer = Answer {
             choices: (0..prompts * choices).map(|_| Choice::default()).collect(),
@@ -98,8 +113,10 @@ impl Job {
                     choice.text.push_str(&text);
                     choice.tokens.extend(tokens);
                 }
-                Event::Finished { choice, reason } => {
-                    answer.choices[prompt * choices + choice].reason = Some(reason);
+                Event::Started { .. } | Event::Progress { .. } => {}
+                Event::Finished { choice, reason, stop } => {
+                    let choice = &mut answer.choices[prompt * choices + choice];
+                    (choice.reason, choice.stop) = (Some(reason), stop);
                 }
                 Event::Done { verdict, timings, tokens } => {
                     answer.outcomes.push(prompt, verdict, timings, tokens);
@@ -108,7 +125,10 @@ impl Job {
             }
         }
         if answer.outcomes.len() < prompts {
-            return Err(ApiError::internal("the engine stopped before the answer was complete"));
+            return Err(ApiError::broken_off());
+        }
+        if let Some(reading) = reading {
+            answer.choices.iter_mut().for_each(|choice| choice.read(&reading));
         }
         Ok(answer)
     }
@@ -145,36 +165,44 @@ impl Outcomes {
         timings: Timings,
         tokens: TokenCounts,
     ) {
-        let tokenizer = &self.account.app().package.tokenizer;
-        let diagnose = |comparison: Comparison| comparison.diagnose(&verdict, tokenizer);
-        self.diagnostics = self.comparison.take().map(diagnose).or(self.diagnostics.take());
+        self.diagnosis = self.diagnose(&verdict).or(self.diagnosis);
         let outcome = self.account.settle(prompt, verdict, timings, tokens);
         self.done.push((prompt, outcome));
         self.done.sort_by_key(|(prompt, _)| *prompt);
+    }
+
+    /// The verdict on the first prompt that is done.
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
+        self.done.first().map(|(_, outcome)| &outcome.verdict)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// OpenAI's `usage`: `prompt_tokens` includes the cached ones.
-    pub(crate) fn usage(&self) -> Value {
-        let sum = |count: fn(&TokenCounts) -> usize| -> usize {
-            self.done.iter().map(|(_, outcome)| count(&outcome.tokens)).sum()
-        };
-        let prompt = sum(|tokens| tokens.input + tokens.cached_input);
-        let completion = sum(|tokens| tokens.output);
-        json!({
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": sum(|tokens| tokens.cached_input)},
-        })
+    /// What was counted, over all prompts.
+    pub(crate) fn tokens(&self) -> TokenCounts {
+        let mut sum = TokenCounts::default();
+        for (_, Outcome { tokens, .. }) in &self.done {
+            sum.input += tokens.input;
+            sum.cached_input += tokens.cached_input;
+            sum.output += tokens.output;
+            sum.proposed += tokens.proposed;
+            sum.accepted += tokens.accepted;
+        }
+        sum
     }
 
-    /// OpenAI's `prompt_cache_diagnostics`, where they were asked for.
-    pub(crate) fn diagnostics(&self) -> Option<&Value> {
-        self.diagnostics.as_ref()
+    /// What became of the prefix in common with an earlier request, where that was asked, for a
+    /// prompt with this verdict.
+    pub(crate) fn diagnose(&self, verdict: &Verdict) -> Option<Diagnosis> {
+        let tokenizer = &self.account.app().package.tokenizer;
+        Some(self.comparison.as_ref()?.diagnose(verdict, tokenizer))
+    }
+
+    /// The same, once the answer is there.
+    pub(crate) fn diagnosis(&self) -> Option<Diagnosis> {
+        self.diagnosis
     }
 
     /// The `refrain` object. A request of several prompts has one entry for each in `prompts`.
@@ -195,13 +223,5 @@ impl Outcomes {
         };
         refrain["ignored"] = json!(self.ignored);
         refrain
-    }
-}
-
-/// OpenAI's word for why an answer ended.
-pub(crate) fn finish_reason(reason: FinishReason) -> &'static str {
-    match reason {
-        FinishReason::Stop => "stop",
-        FinishReason::Length => "length",
     }
 }

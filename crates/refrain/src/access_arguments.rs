@@ -1,0 +1,36 @@
+//! The flags of who may reach a server.
+
+use std::net::IpAddr;
+
+use clap::Args;
+
+/// Who may reach the server, and by which name.
+#[derive(Args)]
+pub(crate) struct AccessArguments {
+    /// Other names of this server, as a proxy uses
+    ///
+    /// A server on a loopback address answers to localhost and to the addresses of this machine
+    /// only: a page of another site, whose name leads here, reaches nothing (DNS rebinding). On
+    /// other addresses any name does, as long as none is given here.
+    #[arg(
+        long = "host-name",
+        env = "REFRAIN_HOST_NAME",
+        value_name = "NAME",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    host_names: Vec<String>,
+}
+
+impl AccessArguments {
+    /// The names that requests may use where the server listens on `address`; `None` is any.
+    pub(crate) fn host_names(&self, address: IpAddr) -> Option<Vec<String>> {
+        let names: Vec<String> = self.host_names.iter().map(|name| name.to_lowercase()).collect();
+        (is_loopback(address) || !names.is_empty()).then_some(names)
+    }
+}
+
+/// Whether an address reaches this machine only.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}

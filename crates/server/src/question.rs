@@ -1,0 +1,114 @@
+//! From a conversation, whichever API it came by, to a prompt, and to how its answer is read.
+
+use std::sync::Arc;
+
+use cache::Namespace;
+use doctor::Conversation;
+use grammar::Constraint;
+use package::PromptMap;
+use serde_json::{Map, Value};
+
+use crate::calling::Calling;
+use crate::constraint::Wanted;
+use crate::diagnostics::Comparison;
+use crate::error::ApiError;
+use crate::reading::Reading;
+use crate::second_look::Asked;
+use crate::state::App;
+
+/// A conversation that is to be answered.
+pub(crate) struct Question {
+    pub(crate) id: String,
+    pub(crate) conversation: Conversation,
+    pub(crate) calling: Calling,
+    /// What the answer's text is to be.
+    pub(crate) wanted: Option<Wanted>,
+    /// How much the model is to reason, in OpenAI's words; what the conversation's own variables
+    /// say is stronger.
+    pub(crate) effort: Option<String>,
+    /// The id of an earlier request that it wants to be compared with.
+    pub(crate) compare_with: Option<String>,
+    pub(crate) namespace: Namespace,
+    pub(crate) use_cache: bool,
+}
+
+/// Its prompt.
+pub(crate) struct Prepared {
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) map: PromptMap,
+    pub(crate) constraint: Option<Constraint>,
+    pub(crate) context: AnswerContext,
+}
+
+/// What its answer needs of it.
+pub(crate) struct AnswerContext {
+    /// How the answer is read.
+    pub(crate) reading: Reading,
+    /// Where another rendering of the conversation may be held.
+    pub(crate) asked: Option<Asked>,
+    /// Where it is to be compared with an earlier one.
+    pub(crate) comparison: Option<Comparison>,
+}
+
+impl Question {
+    /// Renders and tokenizes it.
+    pub(crate) fn prepare(self, app: &App) -> Result<Prepared, ApiError> {
+        let Question { id, mut conversation, calling, namespace, use_cache, .. } = self;
+        let maker = app.prompt_maker(use_cache.then_some(namespace));
+        let wanted = wanted(self.wanted, &calling, conversation.tools.as_ref(), app)?;
+        let constraint = wanted.map(|wanted| app.constraint(&wanted)).transpose()?;
+        let is_constrained = constraint.is_some();
+        // Reasoning is no part of what was asked for.
+        let effort = self.effort.or_else(|| is_constrained.then(|| "none".to_owned()));
+        conversation.tools.take_if(|_| !maker.shows_tools(&calling.choice));
+        let mut variables = match (maker.chat_template, &effort) {
+            (Some(template), Some(effort)) => template.reasoning_variables(effort),
+            _ => Map::new(),
+        };
+        variables.append(&mut conversation.variables);
+        conversation.variables = variables;
+        let Conversation { messages, tools, variables } = &conversation;
+        let (encoding, map) = maker.chat(messages, tools.as_ref(), variables)?;
+        let prompt = encoding.ids;
+        let (tools, choice) = (tools.as_ref(), &calling.choice);
+        let format = &app.answer_format;
+        let reading = format.reading(&app.package, &prompt, tools, choice, is_constrained);
+        let shared: Arc<[u32]> = prompt.as_slice().into();
+        let comparison = self.compare_with.as_deref().map(|with| {
+            let prompt = (Arc::clone(&shared), Some(map.clone()));
+            app.earlier_prompts.comparison(with, namespace, prompt, messages.len())
+        });
+        if use_cache {
+            app.earlier_prompts.remember(&id, namespace, shared, messages.len());
+        }
+        let may_differ = use_cache && app.renderings.note(namespace, variables);
+        let asked = may_differ.then(|| {
+            let (prompt, map) = (prompt.clone(), map.clone());
+            Asked { conversation, namespace, prompt, map }
+        });
+        Ok(Prepared {
+            prompt,
+            map,
+            constraint,
+            context: AnswerContext { reading, asked, comparison },
+        })
+    }
+}
+
+/// The one thing that an answer is held to: its text, or the calls that it must make.
+fn wanted(
+    text: Option<Wanted>,
+    calling: &Calling,
+    tools: Option<&Value>,
+    app: &App,
+) -> Result<Option<Wanted>, ApiError> {
+    match text {
+        None => Ok(Wanted::calls(calling, tools, app.answer_format.call_shape())),
+        Some(text) if tools.is_some() && calling.choice.may_call() => {
+            let what = "an answer that may call tools is not constrained as well; with \
+                        \"tool_choice\": \"none\" it is";
+            Err(ApiError::unsupported(text.field, what))
+        }
+        Some(text) => Ok(Some(text)),
+    }
+}
