@@ -159,3 +159,45 @@ def test_what_is_given_up_does_not_come_back_from_disk(disk):
     with Server(*disk) as third:
         assert prefixes(third) == []
         assert verdict(ask(third))["stop"]["reason"] == "first_request"
+
+
+def test_pins_leave_room_for_requests(default_model):
+    """In 56 pages, pins keep half; and a request that needs the other half and more is answered."""
+    with Server("--kv-budget", "20MiB") as server:
+        refused = 0
+        for number in range(4):
+            system = f"Book {number}. " + SYSTEM
+            answer = ask(server, system)
+            found = [one for one in prefixes(server) if one["request"] == answer.id]
+            done = command(
+                "cache", "pin", found[0]["id"], f"p{number}", "--url", server.url, check=None
+            )
+            refused += done.returncode != 0
+            if done.returncode:
+                assert "half of the memory" in done.stderr
+        assert 0 < refused < 4
+        client = server.client()
+        messages = [{"role": "user", "content": "Tell me of the sea. " * 60}]
+        for stream in (False, True):
+            long = client.chat.completions.create(
+                model="smollm2",
+                messages=messages,
+                max_tokens=400,
+                stream=stream,
+                extra_body={"ignore_eos": True},
+            )
+            if stream:
+                assert sum(len(chunk.choices) for chunk in long) > 100
+            else:
+                assert long.usage.completion_tokens == 400
+        assert metric(server, "refrain_requests_failed_total") == 0
+
+
+def test_a_misspelt_field_clears_nothing(server):
+    ask(server)
+    held = len(prefixes(server))
+    with server.http() as http:
+        answer = http.post("/refrain/cache/clear", json={"salt": "tenant"})
+        assert answer.status_code == 400
+        assert "salt" in answer.json()["error"]["message"]
+    assert len(prefixes(server)) == held > 0

@@ -1,5 +1,6 @@
 //! What an operator sees of the cache, and keeps in it or takes out of it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
 
@@ -43,6 +44,11 @@ pub enum PinRefused {
     NotHeld,
     /// There are as many pins as there can be.
     TooMany,
+    /// Pins would keep more pages than they may.
+    NoRoom {
+        /// How many pages they may keep.
+        pages_max: usize,
+    },
 }
 
 impl Entry {
@@ -62,6 +68,10 @@ impl fmt::Display for PinRefused {
         match self {
             Self::NotHeld => formatter.write_str("nothing that begins like this is in memory"),
             Self::TooMany => write!(formatter, "there are {PINS_MAX} pins, and that is the most"),
+            Self::NoRoom { pages_max } => write!(
+                formatter,
+                "pins may keep {pages_max} pages, half of the memory, and would keep more"
+            ),
         }
     }
 }
@@ -71,16 +81,18 @@ impl std::error::Error for PinRefused {}
 impl<P: Copy + Eq + Hash> PromptCache<P> {
     /// Keeps what is in memory of a prefix there, past eviction and the end of its life, until
     /// [`unpin_prefix`](Self::unpin_prefix) is given the name. The namespace's pin of the same name
-    /// is taken back. Returns how many tokens it keeps.
+    /// is taken back. All pins together keep at most `pages_max` pages. Returns how many tokens it
+    /// keeps.
     ///
     /// # Errors
     ///
-    /// When nothing of it is held, or there are too many pins.
+    /// When nothing of it is held, or there are too many pins, or they would keep too much.
     pub fn pin_prefix(
         &mut self,
         name: &str,
         namespace: &Namespace,
         tokens: &[u32],
+        pages_max: usize,
     ) -> Result<usize, PinRefused> {
         let root = self.tree.root(namespace).ok_or(PinRefused::NotHeld)?;
         let held = self.tree.descend(root, tokens, HELD);
@@ -88,6 +100,12 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         let key = (namespace.to_bytes(), name.to_owned());
         if self.pinned.len() >= PINS_MAX && !self.pinned.contains_key(&key) {
             return Err(PinRefused::TooMany);
+        }
+        let others = self.pinned.iter().filter(|(other, _)| **other != key);
+        let mut kept: HashSet<Id> = held.path.iter().copied().collect();
+        others.for_each(|(_, &id)| kept.extend(self.tree.path(id)));
+        if kept.len() > pages_max {
+            return Err(PinRefused::NoRoom { pages_max });
         }
         self.tree.change(id, |node| node.kept += 1);
         if let Some(before) = self.pinned.insert(key, id) {
@@ -102,6 +120,13 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         let Some(id) = self.pinned.remove(&key) else { return false };
         self.tree.change(id, |node| node.kept -= 1);
         true
+    }
+
+    /// Takes all pins back; whether there were any.
+    pub fn unpin_all(&mut self) -> bool {
+        let pinned = std::mem::take(&mut self.pinned);
+        pinned.values().for_each(|&id| self.tree.change(id, |node| node.kept -= 1));
+        !pinned.is_empty()
     }
 
     /// Up to `entries_max` longest prefixes of a namespace, the most recently used first.

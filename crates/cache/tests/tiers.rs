@@ -390,11 +390,30 @@ fn a_namespace_beyond_its_share_gives_up_its_own() {
 }
 
 #[test]
+fn pins_together_keep_no_more_pages_than_they_may() {
+    let mut cache = new_cache();
+    assert!(publish(&mut cache, &tokens(48), 0).is_empty());
+    let over = Err(PinRefused::NoRoom { pages_max: 2 });
+    assert_eq!(cache.pin_prefix("a", &EVERYONE, &tokens(48), 2), over);
+    assert_eq!(cache.pin_prefix("a", &EVERYONE, &tokens(32), 2), Ok(32));
+    // A page that several keep counts once, and what a name kept before not at all.
+    assert_eq!(cache.pin_prefix("b", &EVERYONE, &tokens(32), 2), Ok(32));
+    assert_eq!(cache.pin_prefix("b", &EVERYONE, &tokens(48), 2), over);
+    assert_eq!(cache.pin_prefix("b", &EVERYONE, &tokens(16), 2), Ok(16));
+    assert_eq!(cache.evict(9, "hungry", NOW), [2]);
+    assert!(cache.unpin_all() && !cache.unpin_all());
+    assert_eq!(cache.evict(9, "hungry", NOW), [1, 0]);
+}
+
+#[test]
 fn an_operators_pin_outlives_everything() {
     let mut cache = new_cache();
-    assert_eq!(cache.pin_prefix("system", &EVERYONE, &tokens(20)), Err(PinRefused::NotHeld));
+    assert_eq!(
+        cache.pin_prefix("system", &EVERYONE, &tokens(20), usize::MAX),
+        Err(PinRefused::NotHeld)
+    );
     assert!(publish_until(&mut cache, &tokens(40), 0, Some(Timestamp(5_000))).is_empty());
-    assert_eq!(cache.pin_prefix("system", &EVERYONE, &tokens(32)), Ok(32));
+    assert_eq!(cache.pin_prefix("system", &EVERYONE, &tokens(32), usize::MAX), Ok(32));
     let later = Timestamp(9_000);
     assert_eq!(cache.expire(later).pages, [2]);
     assert!(cache.evict(9, "hungry", later).is_empty());
@@ -403,7 +422,7 @@ fn an_operators_pin_outlives_everything() {
     let entry = cache.entries(&EVERYONE, 9).pop().unwrap();
     assert_eq!((entry.tokens, entry.pins), (tokens(32), vec!["system".to_owned()]));
     // Another pin of the same name takes its place.
-    assert_eq!(cache.pin_prefix("system", &EVERYONE, &tokens(16)), Ok(16));
+    assert_eq!(cache.pin_prefix("system", &EVERYONE, &tokens(16), usize::MAX), Ok(16));
     assert_eq!(cache.expire(later).pages, [1]);
     assert!(cache.unpin_prefix(&EVERYONE, "system") && !cache.unpin_prefix(&EVERYONE, "system"));
     assert_eq!(cache.expire(later).pages, [0]);
@@ -448,7 +467,7 @@ fn a_namespace_is_cleared_alone_and_nothing_of_it_is_known_any_more() {
     publish(&mut cache, &tokens(40), 0);
     store(&mut cache, &tokens(32));
     assert!(cache.insert(&other, &tokens(40), &[7, 8, 9], "another", NOW, None).is_empty());
-    assert_eq!(cache.pin_prefix("system", &other, &tokens(16)), Ok(16));
+    assert_eq!(cache.pin_prefix("system", &other, &tokens(16), usize::MAX), Ok(16));
     assert!(!cache.unpin_prefix(&EVERYONE, "system"), "another's");
     let later = Timestamp(2_000);
     let freed = cache.clear_namespace(&EVERYONE, later);

@@ -300,14 +300,20 @@ impl KvMemory {
         self.give_back(expired.pages);
     }
 
-    /// Keeps what is in memory of a prefix there.
+    /// Keeps what is in memory of a prefix there. Pins keep at most half of the pages, so that
+    /// requests have room beside them.
     pub(crate) fn pin_prefix(
         &mut self,
         namespace: &Namespace,
         name: &str,
         tokens: &[u32],
     ) -> Result<usize, PinRefused> {
-        self.cache.pin_prefix(name, namespace, tokens)
+        self.cache.pin_prefix(name, namespace, tokens, self.pool.pages() / 2)
+    }
+
+    /// Takes all pins back; whether there were any.
+    pub(crate) fn give_up_pins(&mut self) -> bool {
+        self.cache.unpin_all()
     }
 
     /// Takes a named pin back; whether there was one.

@@ -129,6 +129,18 @@ impl Fields {
         if self.has(name) { Err(ApiError::unsupported(name, what)) } else { Ok(()) }
     }
 
+    /// Refuses whatever is there besides `names`.
+    pub(crate) fn refuse_others(&self, names: &[&str]) -> Result<(), ApiError> {
+        match self.rest.keys().find(|name| !names.contains(&name.as_str())) {
+            Some(name) => {
+                let shown = shown(name);
+                let message = format!("there is no field {shown} here");
+                Err(ApiError::bad_request(name.as_str(), message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Takes `name` if it has the value that asks for nothing, and refuses any other.
     pub(crate) fn refuse_unless(
         &mut self,

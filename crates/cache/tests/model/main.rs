@@ -411,7 +411,7 @@ impl Pair {
             Operation::Pin { name, namespace: number, tokens } => {
                 let name = format!("{number} {name}");
                 let expected = self.list.pin(&name, number, &tokens);
-                let pinned = self.cache.pin_prefix(&name, &namespace(number), &tokens);
+                let pinned = self.cache.pin_prefix(&name, &namespace(number), &tokens, usize::MAX);
                 assert_eq!(pinned.ok(), expected);
             }
             Operation::Unpin { name } => {

@@ -47,7 +47,8 @@ impl Scheduler {
     }
 
     /// Makes the last in rank give its pages up. If that is the only one, nothing but the prompt
-    /// cache can stand in its way.
+    /// cache can stand in its way, and at last what is pinned there: a request that fits the memory
+    /// alone does not fail for a pin.
     fn preempt_last(&mut self, part: &Part, error: OutOfPages) {
         let holders: Vec<_> = self.holders().collect();
         match holders.iter().max() {
@@ -57,6 +58,12 @@ impl Scheduler {
             Some(&(_, Holder::Restoring { at })) => self.abandon(at),
             _ => {
                 self.memory.give_up_cached(self.now);
+                if self.room_for(part).is_ok() {
+                    return;
+                }
+                if self.memory.give_up_pins() {
+                    self.memory.give_up_cached(self.now);
+                }
                 if self.room_for(part).is_err() {
                     self.fail(part.running, EngineError::Step(error.to_string()));
                 }

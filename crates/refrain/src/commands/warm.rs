@@ -62,7 +62,8 @@ pub(crate) fn read(
         if prompts.len() >= LINES_MAX {
             return Err(failed(format!("line {line} is one too many: at most {LINES_MAX}")));
         }
-        let prompt = Prompt::read(&format!("line {line}"), bytes, maker)
+        // With this ending, it is a request's body or wrong, and not a text.
+        let prompt = Prompt::read(&format!("line {line}.json"), bytes, maker)
             .map_err(|error| failed(format!("line {line}: {}", error.message)))?;
         let namespace = namespace(&prompt, callers)
             .map_err(|problem| failed(format!("line {line}: {problem}")))?;

@@ -8,7 +8,6 @@ mod new_key;
 mod quota;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use cache::Namespace;

@@ -40,6 +40,14 @@ pub(crate) async fn operate(
     }
     let namespace = app.namespace(&caller, fields.string("cache_salt")?.as_deref());
     let fields = &mut fields;
+    // What is misspelt must not clear more than was meant.
+    fields.refuse_others(match order.as_str() {
+        "ls" => &["limit"],
+        "show" | "evict" => &["id"],
+        "pin" => &["id", "name"],
+        "unpin" => &["name"],
+        _ => &[],
+    })?;
     let answer = match order.as_str() {
         "ls" => list(&app, namespace, fields).await,
         "show" => show(&app, namespace, fields).await,
