@@ -31,9 +31,9 @@ pub(crate) struct Restoring {
 /// What a restoring request has become.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Pages are still being read, and none has come.
+    /// Pages are still being read, and all that have come are taken.
     Waiting,
-    /// Some have come, and more are being read.
+    /// More may have come than were taken at once.
     Reading,
     /// No more pages come.
     Over,
@@ -80,8 +80,7 @@ impl Restoring {
             }
             let bytes = match self.run.try_next() {
                 NextPage::Page(bytes) => bytes,
-                NextPage::Waiting if taken == 0 => return Progress::Waiting,
-                NextPage::Waiting => return Progress::Reading,
+                NextPage::Waiting => return Progress::Waiting,
                 NextPage::Failed(error) => {
                     memory.note_unread(place, error, by.now);
                     return Progress::Over;
