@@ -40,7 +40,9 @@ pub fn why(first: &Prompt, second: &Prompt, maker: PromptMaker<'_>) -> Verdict {
     let compared = Compared { prompt, map, cached: &cached };
     complete(&mut verdict, compared, maker.tokenizer);
     if let Some(rendered) = second.rendered_as(first, maker) {
+        // As a server counts it: what is held to the last token is, though that is never reused.
         let held = cache.held(&second.namespace, &rendered.tokens).tokens;
+        let held = held.max(cache.alive_tokens(&second.namespace, &rendered.tokens));
         note_rendering(&mut verdict, compared, &rendered, held, maker.tokenizer);
     }
     verdict

@@ -31,12 +31,18 @@ fn ask(user: &User, tally: &mut Tally, texts: [&str; 2]) -> Result<Pair, Stop> {
     user.complete(texts[0], json!({}))?;
     let answer = user.complete(texts[1], json!({}))?;
     let ids = [first.get(at).copied(), second.get(at).copied()];
-    check(tally, &answer, at, ids)?;
+    check(tally, "different_token", &answer, at, ids)?;
     Ok(Pair { tokens: second.len(), at, ids })
 }
 
-fn check(tally: &mut Tally, answer: &Answer, at: usize, ids: [Option<u32>; 2]) -> Result<(), Stop> {
-    tally.equal("the reason", "different_token", answer.reason())?;
+fn check(
+    tally: &mut Tally,
+    reason: &str,
+    answer: &Answer,
+    at: usize,
+    ids: [Option<u32>; 2],
+) -> Result<(), Stop> {
+    tally.equal("the reason", reason, answer.reason())?;
     tally.equal("the position of the stop", &at, &answer.at())?;
     tally.equal("tokens reused", &at, &answer.reused())?;
     tally.equal("tokens computed", &(answer.prompt() - at), &answer.computed())?;
@@ -123,7 +129,8 @@ pub(crate) fn tools(live: &mut Live, tally: &mut Tally) -> Seen {
     };
     ask(first)?;
     let answer = ask(second)?;
-    check(tally, &answer, at, [ids.get(at).copied(), others.get(at).copied()])?;
+    let differing = [ids.get(at).copied(), others.get(at).copied()];
+    check(tally, "different_token", &answer, at, differing)?;
     let text = |ids: &[u32]| live.package.tokenizer.decode(ids, true);
     let (before, after) = (text(&others[..at]), text(&others[at..]));
     let among = before.contains("function") && !before.contains("weather");
@@ -160,6 +167,7 @@ pub(crate) fn retokenized(live: &mut Live, tally: &mut Tally) -> Seen {
     user.complete(ids.clone(), json!({}))?;
     let answer = user.complete(other.clone(), json!({}))?;
     let at = common_prefix(&ids, &other);
-    check(tally, &answer, at, [ids.get(at).copied(), other.get(at).copied()])?;
+    let differing = [ids.get(at).copied(), other.get(at).copied()];
+    check(tally, "retokenized", &answer, at, differing)?;
     Ok(format!("{same:?} in {} and in {} tokens: {at} reused", ids.len(), other.len()))
 }

@@ -7,7 +7,7 @@ use engine::{
     Sampling, StartError, SubmitError,
 };
 
-use crate::{greedy, options, prompt, run, start, wait};
+use crate::{greedy, options, prompt, run, start, wait, wait_for_rest, wait_for_start};
 
 #[test]
 fn the_contexts_end_ends_an_answer_with_length() {
@@ -237,10 +237,10 @@ fn a_dropped_receiver_cancels_and_frees() {
 fn shutdown_finishes_what_runs_and_refuses_the_rest() {
     let engine = start(EngineOptions { max_running: Some(1), ..options() });
     let mut running = engine.submit(long()).unwrap();
-    assert!(matches!(running.blocking_recv(), Some(Event::Delta { .. })));
+    let started = wait_for_start(&mut running);
     let waiting = engine.submit(long()).unwrap();
     engine.shutdown();
-    assert_eq!(wait(running).unwrap().tokens.output, 120);
+    assert_eq!(wait_for_rest(Some(started), running).unwrap().tokens.output, 120);
     assert_eq!(wait(waiting).unwrap_err(), EngineError::ShuttingDown);
     assert_eq!(engine.submit(long()).unwrap_err(), SubmitError::ShuttingDown);
     engine.shutdown();
@@ -250,7 +250,7 @@ fn shutdown_finishes_what_runs_and_refuses_the_rest() {
 fn dropping_the_engine_finishes_what_runs() {
     let engine = start(options());
     let mut running = engine.submit(long()).unwrap();
-    running.blocking_recv().unwrap();
+    let started = wait_for_start(&mut running);
     drop(engine);
-    assert!(wait(running).is_ok());
+    assert!(wait_for_rest(Some(started), running).is_ok());
 }

@@ -86,10 +86,26 @@ pub(crate) struct Outcome {
     pub(crate) tokens: TokenCounts,
 }
 
+/// Waits until a request's turn has come, and returns what it reuses.
+pub(crate) fn wait_for_start(events: &mut Events) -> Verdict {
+    match events.blocking_recv() {
+        Some(Event::Started { verdict }) => verdict,
+        other => panic!("no start: {other:?}"),
+    }
+}
+
 /// Waits for a request's end.
-pub(crate) fn wait(mut events: Events) -> Result<Outcome, engine::EngineError> {
+pub(crate) fn wait(events: Events) -> Result<Outcome, engine::EngineError> {
+    wait_for_rest(None, events)
+}
+
+/// Waits for the end of a request that has started, or has not.
+pub(crate) fn wait_for_rest(
+    mut started: Option<Verdict>,
+    mut events: Events,
+) -> Result<Outcome, engine::EngineError> {
     let mut answers: Vec<Answer> = Vec::new();
-    let (mut all_prompt_logprobs, mut progress, mut started) = (None, Vec::new(), None);
+    let (mut all_prompt_logprobs, mut progress) = (None, Vec::new());
     let grow = |answers: &mut Vec<Answer>, choice: usize| {
         if answers.len() <= choice {
             answers.resize(choice + 1, Answer::default());

@@ -138,8 +138,8 @@ mod tests {
             ("logit_bias", json!({"1": 101})),
             ("top_logprobs", json!(2)),
             ("stream_options", json!({"include_usage": true})),
-            ("tools", json!([{"type": "function"}])),
-            ("response_format", json!({"type": "json_object"})),
+            ("tool_choice", json!("required")),
+            ("response_format", json!({"type": "xml"})),
         ];
         let cases = cases
             .into_iter()
