@@ -79,7 +79,8 @@ def test_who_does_not_read_holds_up_nobody(default_model):
     body = {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 2000}
     slow = body | {"n": 8, "stream": True, "logprobs": True, "top_logprobs": 20, "seed": 1}
     text = json.dumps(slow | {"ignore_eos": True})
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(text)}\r\n\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"content-length: {len(text)}\r\n\r\n"
     with Server() as server, server.http() as http:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.socket() as connection:

@@ -46,7 +46,7 @@ class Client:
         self.phase = "before the head"
         try:
             text = json.dumps(body).encode()
-            head = f"POST {PATH} HTTP/1.1\r\nhost: soak\r\nconnection: close\r\n"
+            head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
             writer.write(f"{head}content-length: {len(text)}\r\n\r\n".encode() + text)
             async with asyncio.timeout(leave_s):
                 return await self._read(reader, leave_chunks)

@@ -175,6 +175,7 @@ mod tests {
         assert!(knows("long", other) && !knows(&PROMPTS_MAX.to_string(), one));
         prompts.remember("too long", other, tokens(TOKENS_MAX + 1), 1);
         assert!(!knows("too long", other));
-        assert_eq!((prompts.lock().tokens, prompts.lock().by_id.len()), (0, 0));
+        let rest = prompts.lock();
+        assert_eq!((rest.tokens, rest.by_id.len()), (0, 0));
     }
 }

@@ -74,12 +74,7 @@ fn decode_together(
         others.push(ask(engine, prompts.of(sequence), enough, deep)?);
     }
     for events in &mut others {
-        match events.blocking_recv() {
-            // It has begun to answer.
-            Some(Event::Delta { .. }) => {}
-            Some(Event::Failed(error)) => return Err(Failure::new(error)),
-            _ => return Err(Failure::new("the engine stopped")),
-        }
+        wait_for_answer(events)?;
     }
     let (timings, _) = submit(engine, prompts.of(0), count as usize + 1, deep)?;
     for events in &mut others {
@@ -90,6 +85,18 @@ fn decode_together(
         }
     }
     per_second((sequences * count) as usize, timings.decode_ms)
+}
+
+/// Waits until a request has begun to answer.
+fn wait_for_answer(events: &mut Events) -> Result<(), Failure> {
+    loop {
+        match events.blocking_recv() {
+            Some(Event::Started { .. }) => {}
+            Some(Event::Delta { .. }) => return Ok(()),
+            Some(Event::Failed(error)) => return Err(Failure::new(error)),
+            _ => return Err(Failure::new("the engine stopped")),
+        }
+    }
 }
 
 /// The prompts of sequences that are decoded together.
