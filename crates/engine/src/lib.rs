@@ -22,6 +22,7 @@
 //!         Event::Delta { text, .. } => print!("{text}"),
 //!         Event::Done { verdict, .. } => println!("\n{} tokens reused", verdict.reused_tokens),
 //!         Event::Failed(error) => return Err(error.into()),
+//!         Event::Started { .. } | Event::Progress { .. } => {}
 //!         Event::Finished { .. } | Event::PromptLogprobs(_) => {}
 //!     }
 //! }
