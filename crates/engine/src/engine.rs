@@ -95,26 +95,55 @@ impl Engine {
     /// # Errors
     /// A request out of range, a full queue, or an engine that is shutting down.
     pub fn submit(&self, request: Request) -> Result<Events, SubmitError> {
-        let Plan { limits, info, .. } = &self.handle.plan;
-        limits.request.check(&request)?;
+        self.plan().limits.request.check(&request)?;
         let (events, receiver) = events_of(&request);
+        self.queue(vec![Waiting::new(request, events)])?;
+        Ok(receiver)
+    }
+
+    /// Queues requests that come together: no step begins between the first and the last of them.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit), of any of them; then none is queued.
+    pub fn submit_all(&self, requests: Vec<Request>) -> Result<Vec<Events>, SubmitError> {
+        requests.iter().try_for_each(|request| self.plan().limits.request.check(request))?;
+        let queued = requests.into_iter().map(|request| {
+            let (events, receiver) = events_of(&request);
+            (Waiting::new(request, events), receiver)
+        });
+        let (waiting, receivers) = queued.unzip();
+        self.queue(waiting)?;
+        Ok(receivers)
+    }
+
+    /// Puts all of them into the inbox, or none.
+    fn queue(&self, arriving: Vec<Waiting>) -> Result<(), SubmitError> {
+        let Plan { limits, info, .. } = self.plan();
         let mut inbox = self.handle.shared.lock();
         if inbox.stopping || inbox.ended {
             return Err(SubmitError::ShuttingDown);
         }
-        if !inbox.load.add(&request, limits.running) {
-            let waiting = inbox.load.waiting;
-            if waiting >= info.max_queue {
+        let mut load = inbox.load;
+        for Waiting { request, .. } in &arriving {
+            if load.add(request, limits.running) {
+                continue;
+            }
+            if load.waiting >= info.max_queue {
                 let request_s = inbox.stats.request_s;
-                let retry_after_s = drain::retry_after_s(request_s, waiting, info.max_running);
+                let retry_after_s = drain::retry_after_s(request_s, load.waiting, info.max_running);
                 return Err(SubmitError::QueueFull { retry_after_s });
             }
-            inbox.load.waiting += 1;
+            load.waiting += 1;
         }
-        inbox.arrived.push(Waiting::new(request, events));
+        inbox.load = load;
+        inbox.arrived.extend(arriving);
         drop(inbox);
         self.handle.shared.changed.notify_all();
-        Ok(receiver)
+        Ok(())
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.handle.plan
     }
 
     /// Has something done in the engine's thread, after the step that runs.
@@ -134,7 +163,7 @@ impl Engine {
 
     /// What the engine was started with, defaults resolved.
     pub fn info(&self) -> &EngineInfo {
-        &self.handle.plan.info
+        &self.plan().info
     }
 
     /// Counters and gauges as of the last step.

@@ -40,7 +40,7 @@ const PLAIN_TEMPLATE: &str = "\
 {% for message in messages %}<{{ message.role }}>\n{{ message.content }}\n{% endfor %}\
 {% if add_generation_prompt %}<assistant>\n{% endif %}";
 
-/// Most tries of a check that depends on requests meeting.
+/// Most tries of a check that depends on time.
 const TRIES: usize = 5;
 /// Tokens of the context that the rows' requests fit into.
 const CONTEXT_MIN: usize = 512;
@@ -223,8 +223,7 @@ fn page_bytes(need: &MemoryNeed, context: usize) -> u64 {
     need.kv_bytes_at_context / context.div_ceil(PAGE_TOKENS).max(1) as u64
 }
 
-/// The outcome of `check`, tried a few times: whether requests meet in the engine is a matter of
-/// time, and a quick model may have answered one before the next has come.
+/// The outcome of `check`, tried a few times, since it depends on how long something takes.
 fn tried<T>(mut check: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
     let mut outcome = check();
     for _ in 1..TRIES {

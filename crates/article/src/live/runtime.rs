@@ -3,7 +3,7 @@
 use engine::MemoryNeed;
 use serde_json::{Value, json};
 
-use super::{Live, RUNNING, page_bytes, tried};
+use super::{Live, RUNNING, page_bytes};
 use crate::tally::{Seen, Stop, Tally};
 
 /// Tokens of the answers that are computed together, at first.
@@ -55,31 +55,21 @@ pub(crate) fn five(live: &mut Live, tally: &mut Tally) -> Seen {
 
 /// Requests that come together must take fewer steps than apart.
 fn shared(live: &mut Live, tally: &mut Tally) -> Result<(u64, u64), Stop> {
-    let mut answer = ANSWER;
-    tried(|| {
-        let (steps, apart) = together(live, answer)?;
-        // Longer answers meet more surely.
-        answer *= 2;
-        let most = apart * 3 / 4;
-        tally.holds(
-            "steps for several requests",
-            format!("at most {most}"),
-            steps <= most,
-            steps,
-        )?;
-        Ok((steps, apart))
-    })
+    let (steps, apart) = together(live)?;
+    let most = apart * 3 / 4;
+    tally.holds("steps for several requests", format!("at most {most}"), steps <= most, steps)?;
+    Ok((steps, apart))
 }
 
 /// Steps for several requests that come together, and as many as they would take apart.
-fn together(live: &mut Live, answer: usize) -> Result<(u64, u64), Stop> {
+fn together(live: &mut Live) -> Result<(u64, u64), Stop> {
     let user = live.user();
     let prompts: Vec<Vec<u32>> = (0..RUNNING).map(|number| live.ids(12, 1710 + number)).collect();
     let before = live.stats()?;
-    let more = json!({"max_tokens": answer, "cache_prompt": false});
+    let more = json!({"max_tokens": ANSWER, "cache_prompt": false});
     user.complete(json!(prompts), more)?;
     let after = live.stats()?;
-    Ok((after.steps - before.steps, (RUNNING * answer) as u64))
+    Ok((after.steps - before.steps, (RUNNING * ANSWER) as u64))
 }
 
 /// Row 171: requests that come together share steps.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Live, tried};
+use super::Live;
 use crate::tally::{Seen, Stop, Tally};
 
 /// Tokens of an answer that is compared.
@@ -29,18 +29,15 @@ pub(crate) fn isolated(live: &mut Live, tally: &mut Tally) -> Seen {
     }
     user.complete(prefix, json!({}))?;
     let apart = (prompts.len() * ANSWER) as u64;
-    let steps = tried(|| {
-        let before = live.stats()?;
-        let together = user.complete(json!(prompts), more.clone())?;
-        let after = live.stats()?;
-        tally.equal("the answers, beside each other", &alone, &logprobs(&together))?;
-        let reused = after.reused_tokens - before.reused_tokens;
-        let prefixes = 23 * prompts.len() as u64;
-        tally.holds("tokens reused by all", "prefixes", reused >= prefixes, reused)?;
-        let steps = after.steps - before.steps;
-        tally.holds("steps", format!("under {apart}"), steps < apart, steps)?;
-        Ok(steps)
-    })?;
+    let before = live.stats()?;
+    let together = user.complete(json!(prompts), more.clone())?;
+    let after = live.stats()?;
+    tally.equal("the answers, beside each other", &alone, &logprobs(&together))?;
+    let reused = after.reused_tokens - before.reused_tokens;
+    let prefixes = 23 * prompts.len() as u64;
+    tally.holds("tokens reused by all", "prefixes", reused >= prefixes, reused)?;
+    let steps = after.steps - before.steps;
+    tally.holds("steps", format!("under {apart}"), steps < apart, steps)?;
     let again = user.complete(prompts[0].clone(), more)?;
     tally.equal("the first one again", &alone[..1], &logprobs(&again))?;
     let count = prompts.len();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::client::User;
-use super::{Live, SMALL_PAGES, SMALL_RUNNING, tried};
+use super::{Live, SMALL_PAGES, SMALL_RUNNING};
 use crate::tally::{Seen, Stop, Tally};
 
 /// Tokens of the prompts that fill the cache: three pages.
@@ -62,9 +62,9 @@ pub(crate) fn queue(live: &mut Live, tally: &mut Tally) -> Seen {
     let user = live.small_user()?;
     let all = 2 * SMALL_RUNNING;
     let prompts: Vec<Vec<u32>> = (0..=all).map(|number| live.ids(8, 1720 + number)).collect();
-    let seconds = tried(|| refused(&user, &prompts, tally))?;
+    let seconds = refused(&user, &prompts, tally)?;
     stats(live)?;
-    let wait_ms = tried(|| waited(&user, &prompts[..all], tally))?;
+    let wait_ms = waited(&user, &prompts[..all], tally)?;
     let running = SMALL_RUNNING;
     Ok(format!(
         "{running} run, {running} wait {wait_ms:.0} ms; one more: 429, again in {seconds} s"

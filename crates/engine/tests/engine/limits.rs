@@ -186,6 +186,33 @@ fn places_to_run_are_not_places_in_the_queue() {
     }
 }
 
+#[test]
+fn requests_that_come_together_share_their_first_step() {
+    let engine = start(options());
+    for round in 0..200 {
+        let before = engine.stats().steps;
+        let prompts = (0..4).map(|member| prompt(7 * round + member, 3));
+        let requests = prompts.map(|prompt| Request { use_cache: false, ..greedy(&prompt, 1) });
+        for events in engine.submit_all(requests.collect()).unwrap() {
+            wait(events).unwrap();
+        }
+        assert_eq!(engine.stats().steps - before, 1, "round {round}");
+    }
+}
+
+#[test]
+fn of_requests_that_come_together_all_are_taken_or_none() {
+    let engine = start(EngineOptions { max_running: Some(1), max_queue: Some(2), ..options() });
+    let refused = engine.submit_all(vec![long(); 4]).unwrap_err();
+    assert!(matches!(refused, SubmitError::QueueFull { .. }), "{refused}");
+    let one_is_bad = vec![long(), greedy(&[], 1)];
+    assert_eq!(engine.submit_all(one_is_bad).unwrap_err(), SubmitError::EmptyPrompt);
+    assert_eq!(engine.stats().steps, 0);
+    for events in engine.submit_all(vec![long(); 3]).unwrap() {
+        wait(events).unwrap();
+    }
+}
+
 /// One place and a long queue: when half of it should have drained, about half has.
 #[test]
 fn the_time_to_come_again_is_when_half_of_the_queue_has_drained() {

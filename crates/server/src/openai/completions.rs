@@ -69,10 +69,8 @@ pub(crate) async fn create(
         echo: call.echo.then(|| prompts.iter().map(|ids| echo_of(&app, ids)).collect()),
     };
     let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
-    let events = requests
-        .into_iter()
-        .map(|request| app.submit(request, "prompt"))
-        .collect::<Result<Vec<_>, _>>()?;
+    let events = app.engine.submit_all(requests);
+    let events = events.map_err(|error| ApiError::from_submit(error, "prompt"))?;
     let job = Job::new(events, choices, call.ignored, account);
     if streamed {
         return Ok(stream::respond(job, header, app.package));
