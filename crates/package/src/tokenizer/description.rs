@@ -115,6 +115,8 @@ pub(super) fn model(
     BpeBuilder::new()
         .vocab_and_merges(vocabulary, merges)
         .ignore_merges(ignore_merges)
+        // The words of one text would be found sooner in the next, whoever's that is.
+        .cache_capacity(0)
         .build()
         .map_err(|error| TokenizerError::Damaged(error.to_string()))
 }
