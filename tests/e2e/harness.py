@@ -61,9 +61,16 @@ class Server:
         self.process.wait()
         self._reader.join()
 
-    def client(self, key: str = "none") -> openai.OpenAI:
-        """The official client; it must not hide a failure by trying again."""
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+    def client(self, key: str = "none", strict: bool = False) -> openai.OpenAI:
+        """The official client; it must not hide a failure by trying again. A `strict` one fails on
+        answers that are not of the shape that it knows."""
+        return openai.OpenAI(
+            base_url=f"{self.url}/v1",
+            api_key=key,
+            max_retries=0,
+            timeout=60,
+            _strict_response_validation=strict,
+        )
 
     def http(self) -> httpx2.Client:
         """A plain client, for what the official one cannot say."""

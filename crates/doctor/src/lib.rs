@@ -24,6 +24,7 @@
 //! ```
 
 mod anthropic;
+mod continuation;
 mod conversation;
 mod difference;
 mod error;
@@ -33,6 +34,7 @@ mod known_texts;
 mod prompt;
 mod rendering;
 mod replay;
+mod responses;
 mod retokenized;
 mod text_prompt;
 mod tool_text;
@@ -41,6 +43,7 @@ mod verdict;
 mod why;
 
 pub use anthropic::from_anthropic;
+pub use continuation::Computed;
 pub use conversation::{PromptMaker, check_messages};
 pub use difference::DIFFERENCE_TOKENS_MAX;
 pub use error::{PromptError, PromptTooLong, check_length, shown};
@@ -50,6 +53,7 @@ pub use known_texts::KnownTexts;
 pub use prompt::{PROMPT_BYTES_MAX, Prompt, Shape};
 pub use rendering::{Conversation, Rendering, Renderings, note_rendering};
 pub use replay::{AtCapacity, Replay, ReplayError, StopCount, Trace, TraceFormat};
+pub use responses::{from_response_input, from_response_tools};
 pub use text_prompt::{TextPrompt, token_ids};
 pub use tools::{ToolChoice, check_tools, declared_tools};
 pub use verdict::{Compared, complete};

@@ -36,6 +36,32 @@ impl PromptMap {
         }
     }
 
+    /// The text that the tokens stand for.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The map of this one's tokens with those of `next` behind them.
+    #[must_use]
+    pub fn followed_by(&self, next: &PromptMap) -> PromptMap {
+        let moved =
+            |range: &Range<usize>| self.text.len() + range.start..self.text.len() + range.end;
+        let spans =
+            next.spans.iter().map(|span| Span { range: moved(&span.range), ..span.clone() });
+        PromptMap {
+            text: format!("{}{}", self.text, next.text),
+            spans: self.spans.iter().cloned().chain(spans).collect(),
+            offsets: self.offsets.iter().cloned().chain(next.offsets.iter().map(moved)).collect(),
+        }
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        let roles = self.spans.iter().map(|span| span.role.len()).sum::<usize>();
+        let spans = self.spans.len() * size_of::<Span>() + roles;
+        self.text.len() + spans + self.offsets.len() * size_of::<Range<usize>>()
+    }
+
     /// Where the tokens at these positions came from: the first message that they touch. Parts
     /// of a character count as the whole. Positions beyond the prompt, and those that touch no
     /// message, are the template's.

@@ -20,10 +20,20 @@ impl Wanted {
     /// Takes what the answer's text is to be: `response_format`, and what vLLM's clients send
     /// instead of it.
     pub(crate) fn take(fields: &mut Fields) -> Result<Option<Self>, ApiError> {
+        let format = fields.object("response_format")?;
+        Self::take_with(fields, format, "response_format")
+    }
+
+    /// The same, where the first of these came in `field`.
+    pub(crate) fn take_with(
+        fields: &mut Fields,
+        format: Option<Map<String, Value>>,
+        field: &'static str,
+    ) -> Result<Option<Self>, ApiError> {
         let mut found = Vec::new();
-        if let Some(format) = fields.object("response_format")? {
-            let grammar = response_format(&format)?;
-            found.extend(grammar.map(|grammar| Wanted { grammar, field: "response_format" }));
+        if let Some(format) = format {
+            let grammar = response_format(&format, field)?;
+            found.extend(grammar.map(|grammar| Wanted { grammar, field }));
         }
         if let Some(outputs) = fields.object("structured_outputs")? {
             let mut outputs = Fields::new(outputs);
@@ -78,24 +88,30 @@ impl Wanted {
     }
 }
 
-fn response_format(format: &Map<String, Value>) -> Result<Option<Grammar>, ApiError> {
-    const FIELD: &str = "response_format";
+fn response_format(format: &Map<String, Value>, field: &str) -> Result<Option<Grammar>, ApiError> {
     match format.get("type").and_then(Value::as_str) {
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(Grammar::JsonObject)),
         Some("json_schema") => {
             // The Responses API has the schema one level higher.
-            let named = format.get("json_schema").and_then(Value::as_object).unwrap_or(format);
-            schema(named.get("schema"), "response_format.json_schema.schema").map(Some)
+            let (named, at) = match format.get("json_schema").and_then(Value::as_object) {
+                Some(named) => (named, format!("{field}.json_schema.schema")),
+                None => (format, format!("{field}.schema")),
+            };
+            schema(named.get("schema"), &at).map(Some)
         }
         Some("regex") => match format.get("pattern").or(format.get("regex")) {
             Some(Value::String(pattern)) => Ok(Some(Grammar::Regex(pattern.clone()))),
-            _ => Err(ApiError::bad_request(FIELD, "'response_format.pattern' must be a string")),
+            _ => {
+                let message = format!("'{field}.pattern' must be a string");
+                Err(ApiError::bad_request(field, message))
+            }
         },
         _ => {
-            let message = "'response_format.type' must be \"text\", \"json_object\", \
-                           \"json_schema\" or \"regex\"";
-            Err(ApiError::bad_request(FIELD, message))
+            let message = format!(
+                "'{field}.type' must be \"text\", \"json_object\", \"json_schema\" or \"regex\""
+            );
+            Err(ApiError::bad_request(field, message))
         }
     }
 }

@@ -43,6 +43,25 @@ impl ApiError {
         Self { code: Some("unsupported_parameter"), ..Self::bad_request(field, message) }
     }
 
+    /// 400: the response that a request goes on from is not there, for this caller.
+    pub(crate) fn previous_not_found(id: &str) -> Self {
+        let id = doctor::shown(&id);
+        let message = format!("'previous_response_id': there is no stored response {id:?}");
+        let code = Some("previous_response_not_found");
+        Self { code, ..Self::bad_request("previous_response_id", message) }
+    }
+
+    /// The same error, where what is called `field` in it came in another one, or in a part of it.
+    #[must_use]
+    pub(crate) fn in_field(mut self, field: &str, real: &str) -> Self {
+        let rest = self.param.as_deref().and_then(|param| param.strip_prefix(field));
+        if let Some(rest) = rest {
+            self.param = Some(format!("{real}{rest}"));
+            self.message = self.message.replace(&format!("'{field}"), &format!("'{real}"));
+        }
+        self
+    }
+
     /// 401: no API key, or none that is known.
     pub(crate) fn unauthorized(message: &str) -> Self {
         Self {

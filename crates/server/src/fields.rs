@@ -28,6 +28,11 @@ impl Fields {
         self.rest.remove(name)
     }
 
+    /// A look at `name`, which stays untaken.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.rest.get(name)
+    }
+
     /// Whether `name` is there and untaken.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.rest.contains_key(name)

@@ -10,7 +10,7 @@ use crate::diagnostics::{Comparison, Diagnosis};
 use crate::error::ApiError;
 use crate::log::Entry;
 use crate::outcome::{Account, Outcome};
-use crate::question::AnswerContext;
+use crate::question::{AnswerContext, Prepared};
 use crate::reading::Reading;
 use crate::second_look::Asked;
 use crate::state::App;
@@ -75,11 +75,21 @@ impl Job {
         Self { prompts, choices, outcomes, reading: None, asked: None }
     }
 
-    /// Its only prompt is of a conversation.
-    pub(crate) fn of_conversation(self, context: AnswerContext) -> Self {
+    /// Asks the engine what a conversation has become, which came in `field`.
+    pub(crate) fn of_conversation(
+        app: &App,
+        prepared: Prepared,
+        ignored: Vec<String>,
+        account: Account,
+        field: &str,
+    ) -> Result<Self, ApiError> {
+        let Prepared { request, context } = prepared;
         let AnswerContext { reading, asked, comparison } = context;
-        let outcomes = Outcomes { comparison, ..self.outcomes };
-        Self { reading: Some(reading), asked, outcomes, ..self }
+        let choices = request.choices;
+        let events = app.submit(request, field)?;
+        let job = Self::new(vec![events], choices, ignored, account);
+        let outcomes = Outcomes { comparison, ..job.outcomes };
+        Ok(Self { reading: Some(reading), asked, outcomes, ..job })
     }
 
     /// The events of all prompts, with the prompt's index, as they come; and what becomes of them.

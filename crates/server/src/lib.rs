@@ -28,6 +28,7 @@ mod reception;
 mod request_id;
 mod second_look;
 mod state;
+mod stored_responses;
 mod tally;
 
 use std::future::Future;
@@ -46,6 +47,7 @@ pub use lifetime::lifetime;
 pub use log::{Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;
+use openai::responses::stored;
 pub use price::{Price, Prices};
 pub use reception::Reception;
 use state::App;
@@ -75,6 +77,10 @@ fn router(app: App) -> Router {
         .route("/v1/chat/completions/render", post(openai::chat::render))
         .route("/v1/completions", post(openai::completions::create))
         .route("/v1/completions/render", post(openai::completions::render))
+        .route("/v1/responses", post(openai::responses::create::create))
+        .route("/v1/responses/{id}", get(stored::show).delete(stored::delete))
+        .route("/v1/responses/{id}/input_items", get(stored::input_items))
+        .route("/v1/responses/{id}/cancel", post(stored::cancel))
         .route("/v1/messages", post(anthropic::messages::create))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens::count))
         .route("/v1/models", get(openai::models::list))

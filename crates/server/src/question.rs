@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use cache::Namespace;
-use doctor::Conversation;
-use grammar::Constraint;
-use package::PromptMap;
+use doctor::{Computed, Conversation};
+use engine::Request;
 use serde_json::{Map, Value};
 
 use crate::calling::Calling;
@@ -28,15 +27,16 @@ pub(crate) struct Question {
     pub(crate) effort: Option<String>,
     /// The id of an earlier request that it wants to be compared with.
     pub(crate) compare_with: Option<String>,
+    /// What it goes on from, where that was kept.
+    pub(crate) computed: Option<Arc<Computed>>,
     pub(crate) namespace: Namespace,
     pub(crate) use_cache: bool,
 }
 
 /// Its prompt.
 pub(crate) struct Prepared {
-    pub(crate) prompt: Vec<u32>,
-    pub(crate) map: PromptMap,
-    pub(crate) constraint: Option<Constraint>,
+    /// Prompt, map and constraint; how to draw is not said yet.
+    pub(crate) request: Request,
     pub(crate) context: AnswerContext,
 }
 
@@ -68,8 +68,17 @@ impl Question {
         variables.append(&mut conversation.variables);
         conversation.variables = variables;
         let Conversation { messages, tools, variables } = &conversation;
-        let (encoding, map) = maker.chat(messages, tools.as_ref(), variables)?;
-        let prompt = encoding.ids;
+        let after = self
+            .computed
+            .as_deref()
+            .map(|computed| maker.chat_after(computed, messages, tools.as_ref(), variables));
+        let (prompt, map) = match after.transpose()?.flatten() {
+            Some(after) => after,
+            None => {
+                let (encoding, map) = maker.chat(messages, tools.as_ref(), variables)?;
+                (encoding.ids, map)
+            }
+        };
         let (tools, choice) = (tools.as_ref(), &calling.choice);
         let format = &app.answer_format;
         let reading = format.reading(&app.package, &prompt, tools, choice, is_constrained);
@@ -86,12 +95,14 @@ impl Question {
             let (prompt, map) = (prompt.clone(), map.clone());
             Asked { conversation, namespace, prompt, map }
         });
-        Ok(Prepared {
-            prompt,
-            map,
+        let request = Request {
+            prompt_map: Some(map),
             constraint,
-            context: AnswerContext { reading, asked, comparison },
-        })
+            shown_ids: format.marker_ids.clone(),
+            use_cache,
+            ..Request::new(id, prompt, namespace)
+        };
+        Ok(Prepared { request, context: AnswerContext { reading, asked, comparison } })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::log::{Entry, Log};
 use crate::price::Prices;
 use crate::reading::AnswerFormat;
+use crate::stored_responses::StoredResponses;
 use crate::tally::Tally;
 
 /// How the server answers, beyond what the engine decides.
@@ -67,6 +68,7 @@ pub(crate) struct App {
     pub(crate) renderings: Arc<Renderings>,
     pub(crate) answer_format: Arc<AnswerFormat>,
     pub(crate) earlier_prompts: Arc<EarlierPrompts>,
+    pub(crate) stored_responses: Arc<StoredResponses>,
     known: Arc<KnownTexts>,
     /// The vocabulary of constrained answers, or why there is none; made when one is first asked.
     vocabulary: Arc<OnceLock<Result<Vocabulary, String>>>,
@@ -84,6 +86,7 @@ impl App {
             renderings: Arc::new(renderings),
             answer_format: Arc::new(AnswerFormat::of(&package)),
             earlier_prompts: Arc::default(),
+            stored_responses: Arc::default(),
             engine,
             package,
             options: Arc::new(options),
@@ -137,6 +140,11 @@ impl App {
             context: Some(self.engine.info().context),
             known: namespace.map(|namespace| (&*self.known, namespace)),
         }
+    }
+
+    /// Whether the served model's chat template reads tools.
+    pub(crate) fn reads_tools(&self) -> bool {
+        self.package.chat_template.as_ref().is_some_and(ChatTemplate::uses_tools)
     }
 
     /// What holds an answer to a grammar.

@@ -41,10 +41,11 @@ async fn answer(app: App, caller: Caller, body: Body) -> Result<Response, ApiErr
         wanted: None,
         effort,
         compare_with: None,
+        computed: None,
         namespace,
         use_cache: false,
     };
-    let tokens = app.prepare(move |app| Ok(question.prepare(app)?.prompt.len())).await?;
+    let tokens = app.prepare(move |app| Ok(question.prepare(app)?.request.prompt.len())).await?;
     Ok(Json(json!({"input_tokens": tokens})).into_response())
 }
 

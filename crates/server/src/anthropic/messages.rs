@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doctor::Conversation;
-use engine::{Request, Sampling};
-use package::{ChatTemplate, PromptMap};
+use engine::Sampling;
+use package::PromptMap;
 use serde_json::{Map, Value};
 
 use super::breakpoints::Breakpoints;
@@ -23,7 +23,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::job::Job;
 use crate::outcome::Account;
-use crate::question::{AnswerContext, Prepared, Question};
+use crate::question::{Prepared, Question};
 use crate::state::{App, new_id};
 
 /// What a request asks for.
@@ -59,16 +59,14 @@ async fn answer(app: App, caller: Caller, body: Body) -> Result<Response, ApiErr
     let call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.model.as_deref())?;
     let id = new_id("msg_")?;
-    let template = app.package.chat_template.as_ref();
-    let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
+    let ignored = call.ignored(app.reads_tools());
     let (model, stop) = (app.package.name.clone(), call.stop.clone());
     let account = Account::open(&app, caller.clone(), id.clone(), 1)?;
     let (streamed, request_id) = (call.stream, id.clone());
     let prepared = app.prepare(move |app| prepare(app, &caller, request_id, call)).await?;
-    let Asking { request, counting, context } = prepared;
+    let (prepared, counting) = prepared;
     let header = Header { id, model, stop, counting };
-    let events = app.submit(request, "messages")?;
-    let job = Job::new(vec![events], 1, ignored, account).of_conversation(context);
+    let job = Job::of_conversation(&app, prepared, ignored, account, "messages")?;
     if streamed {
         return Ok(stream::respond(job, header));
     }
@@ -164,41 +162,36 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The request for the engine, and what else its answer needs.
-struct Asking {
-    request: Request,
-    counting: Counting,
-    context: AnswerContext,
-}
-
-fn prepare(app: &App, caller: &Caller, id: String, call: MessagesCall) -> Result<Asking, ApiError> {
+/// The request for the engine with what else its answer needs, and how its tokens are counted.
+fn prepare(
+    app: &App,
+    caller: &Caller,
+    id: String,
+    call: MessagesCall,
+) -> Result<(Prepared, Counting), ApiError> {
     let MessagesCall { conversation, calling, wanted, effort, compare_with, use_cache, .. } = call;
     let namespace = app.namespace(caller, call.cache_salt.as_deref());
     let question = Question {
-        id: id.clone(),
+        id,
         conversation,
         calling,
         wanted,
         effort,
         compare_with,
+        computed: None,
         namespace,
         use_cache,
     };
-    let Prepared { prompt, map, constraint, context } = question.prepare(app)?;
+    let mut prepared = question.prepare(app)?;
+    let request = &mut prepared.request;
     let lifetime = call.breakpoints.lifetime;
-    let marked_tokens = call.marked.map(|count| end_of(&map, count));
-    let request = Request {
-        prompt_map: Some(map),
-        constraint,
-        max_tokens: Some(call.max_tokens),
-        sampling: call.sampling,
-        stop: call.stop,
-        shown_ids: app.answer_format.marker_ids.clone(),
-        use_cache,
-        lifetime: lifetime.or(app.options.cache_lifetime),
-        ..Request::new(id, prompt, namespace)
-    };
-    Ok(Asking { request, counting: Counting { marked_tokens, lifetime }, context })
+    let marked = call.marked.zip(request.prompt_map.as_ref());
+    let marked_tokens = marked.map(|(count, map)| end_of(map, count));
+    request.max_tokens = Some(call.max_tokens);
+    request.sampling = call.sampling;
+    request.stop = call.stop;
+    request.lifetime = lifetime.or(app.options.cache_lifetime);
+    Ok((prepared, Counting { marked_tokens, lifetime }))
 }
 
 /// `diagnostics.previous_message_id`.

@@ -6,14 +6,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doctor::Conversation;
-use engine::Request;
-use package::{ChatTemplate, REASONING_EFFORTS};
 use serde_json::{Value, json};
 
 use super::diagnostics;
 use super::logprobs;
 use super::message::{finish_reason, message};
-use super::parameters::Parameters;
+use super::parameters::{Parameters, checked_effort};
 use super::stream::{self, Header, Shape};
 use super::usage::usage;
 use crate::body;
@@ -24,10 +22,11 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::job::{Answer, Choice, Job};
 use crate::outcome::Account;
-use crate::question::{AnswerContext, Prepared, Question};
+use crate::question::{Prepared, Question};
 use crate::state::{App, new_id, now_s};
 
 const TOP_LOGPROBS_MAX: usize = 20;
+const EFFORT: &str = "reasoning_effort";
 
 /// What a chat request asks for.
 pub(crate) struct ChatCall {
@@ -56,15 +55,12 @@ pub(crate) async fn create(
         include_usage: call.parameters.include_usage,
         echo: None,
     };
-    let (streamed, choices) = (call.parameters.stream, call.parameters.choices);
-    let template = app.package.chat_template.as_ref();
-    let ignored = call.ignored(template.is_some_and(ChatTemplate::uses_tools));
+    let streamed = call.parameters.stream;
+    let ignored = call.ignored(app.reads_tools());
+    let account = Account::open(&app, caller.clone(), header.id.clone(), 1)?;
     let id = header.id.clone();
-    let account = Account::open(&app, caller.clone(), id.clone(), 1)?;
     let prepared = app.prepare(move |app| prepare(app, &caller, id, call)).await?;
-    let (request, context) = prepared;
-    let events = app.submit(request, "messages")?;
-    let job = Job::new(vec![events], choices, ignored, account).of_conversation(context);
+    let job = Job::of_conversation(&app, prepared, ignored, account, "messages")?;
     if streamed {
         return Ok(stream::respond(job, header, app.package));
     }
@@ -81,8 +77,8 @@ pub(crate) async fn render(
 ) -> Result<Json<Value>, ApiError> {
     let call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.parameters.model.as_deref())?;
-    let (request, ..) = app.prepare(move |app| prepare(app, &caller, String::new(), call)).await?;
-    Ok(Json(json!({"token_ids": request.prompt})))
+    let prepared = app.prepare(move |app| prepare(app, &caller, String::new(), call)).await?;
+    Ok(Json(json!({"token_ids": prepared.request.prompt})))
 }
 
 pub(crate) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
@@ -104,7 +100,7 @@ pub(crate) fn parse(mut fields: Fields) -> Result<ChatCall, ApiError> {
         conversation: Conversation { messages, tools, variables },
         calling,
         wanted: Wanted::take(&mut fields)?,
-        effort: take_effort(&mut fields)?,
+        effort: checked_effort(fields.string(EFFORT)?, EFFORT)?,
         parameters,
         max_tokens: limit.or(older_limit),
         logprobs: logprobs.then(|| top.unwrap_or(0)),
@@ -150,58 +146,25 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ApiError> {
     fields.refuse_unless("continue_final_message", &json!(false), "an answer cannot go on yet")
 }
 
-/// `reasoning_effort`, in OpenAI's words.
-fn take_effort(fields: &mut Fields) -> Result<Option<String>, ApiError> {
-    let effort = fields.string("reasoning_effort")?;
-    match effort.as_deref() {
-        Some(word) if !REASONING_EFFORTS.contains(&word) => {
-            let (word, known) = (doctor::shown(&word), REASONING_EFFORTS.join(", "));
-            let message = format!("'reasoning_effort' is {word}; it must be one of {known}");
-            Err(ApiError::bad_request("reasoning_effort", message))
-        }
-        _ => Ok(effort),
-    }
-}
-
 /// The request for the engine, and what else its answer needs.
-fn prepare(
-    app: &App,
-    caller: &Caller,
-    id: String,
-    call: ChatCall,
-) -> Result<(Request, AnswerContext), ApiError> {
-    let ChatCall { conversation, calling, wanted, effort, parameters, .. } = call;
+fn prepare(app: &App, caller: &Caller, id: String, call: ChatCall) -> Result<Prepared, ApiError> {
+    let ChatCall { conversation, calling, wanted, effort, mut parameters, .. } = call;
     let question = Question {
-        id: id.clone(),
+        id,
         conversation,
         calling,
         wanted,
         effort,
-        compare_with: parameters.comparison,
+        compare_with: parameters.comparison.take(),
+        computed: None,
         namespace: app.namespace(caller, parameters.cache_salt.as_deref()),
         use_cache: parameters.use_cache,
     };
-    let (namespace, use_cache) = (question.namespace, question.use_cache);
-    let Prepared { prompt, map, constraint, context } = question.prepare(app)?;
-    let request = Request {
-        prompt_map: Some(map),
-        constraint,
-        choices: parameters.choices,
-        max_tokens: call.max_tokens,
-        sampling: parameters.sampling,
-        stop: parameters.stop,
-        stop_ids: parameters.stop_ids,
-        ignore_end: parameters.ignore_end,
-        shown_ids: app.answer_format.marker_ids.clone(),
-        logprobs: call.logprobs,
-        progress: parameters.include_progress,
-        use_cache,
-        keep_on_disk: parameters.keep_on_disk,
-        lifetime: parameters.lifetime.or(app.options.cache_lifetime),
-        priority: parameters.priority,
-        ..Request::new(id, prompt, namespace)
-    };
-    Ok((request, context))
+    let mut prepared = question.prepare(app)?;
+    parameters.draw(&mut prepared.request, app.options.cache_lifetime);
+    prepared.request.max_tokens = call.max_tokens;
+    prepared.request.logprobs = call.logprobs;
+    Ok(prepared)
 }
 
 fn body_of(app: &App, header: &Header, answer: Answer) -> Result<Value, ApiError> {

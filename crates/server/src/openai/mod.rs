@@ -7,6 +7,7 @@ mod logprobs;
 mod message;
 pub(crate) mod models;
 mod parameters;
+pub(crate) mod responses;
 mod stream;
 mod usage;
 
@@ -14,14 +15,15 @@ use crate::body;
 use crate::error::ApiError;
 use crate::fields::Fields;
 
-/// Parses `body` as both kinds of request; for fuzzing. Gives the bodies of the errors.
+/// Parses `body` as each kind of request; for fuzzing. Gives the bodies of the errors.
 pub fn parse_request(body: &[u8]) -> Vec<serde_json::Value> {
     let parse = |kind: fn(Fields) -> Result<(), ApiError>| {
         body::parse(body).map(Fields::new).and_then(kind).err()
     };
     let chat = parse(|fields| chat::parse(fields).map(drop));
     let text = parse(|fields| completions::parse(fields).map(drop));
-    [chat, text].into_iter().flatten().map(|error| error.body()).collect()
+    let response = parse(|fields| responses::call::parse(fields).map(drop));
+    [chat, text, response].into_iter().flatten().map(|error| error.body()).collect()
 }
 
 #[cfg(test)]
@@ -40,6 +42,7 @@ mod tests {
             any::<f64>().prop_map(Value::from),
             ".{0,8}".prop_map(Value::from),
             Just(json!({"role": "user", "content": "Hi"})),
+            Just(json!({"type": "function_call", "call_id": "1", "name": "f", "arguments": ""})),
         ];
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
@@ -82,6 +85,14 @@ mod tests {
             "presence_penalty",
             "user",
             "metadata",
+            "input",
+            "instructions",
+            "previous_response_id",
+            "text",
+            "reasoning",
+            "include",
+            "truncation",
+            "background",
         ];
         prop::sample::select(names.to_vec()).prop_map(str::to_owned)
     }

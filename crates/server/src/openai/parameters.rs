@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use engine::{PRIORITY_MAX, Sampling};
+use engine::{PRIORITY_MAX, Request, Sampling};
+use package::REASONING_EFFORTS;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -35,6 +36,20 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
+    /// Says in `request` how its answers are drawn, streamed and kept; `lifetime` is for requests
+    /// that do not say one.
+    pub(crate) fn draw(self, request: &mut Request, lifetime: Option<Duration>) {
+        request.choices = self.choices;
+        request.sampling = self.sampling;
+        request.stop = self.stop;
+        request.stop_ids = self.stop_ids;
+        request.ignore_end = self.ignore_end;
+        request.progress = self.include_progress;
+        request.keep_on_disk = self.keep_on_disk;
+        request.lifetime = self.lifetime.or(lifetime);
+        request.priority = self.priority;
+    }
+
     pub(crate) fn take(fields: &mut Fields) -> Result<Self, ApiError> {
         refuse_unsupported(fields)?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
@@ -172,6 +187,21 @@ fn lifetime_of(ttl: Option<Value>) -> Result<Option<Duration>, ApiError> {
         ApiError::bad_request(FIELD, format!("'{FIELD}' is {:?}; it {wanted}", doctor::shown(&ttl)))
     })?;
     Ok(Some(lifetime))
+}
+
+/// How much the model is to reason, as `field` says it in OpenAI's words.
+pub(super) fn checked_effort(
+    effort: Option<String>,
+    field: &str,
+) -> Result<Option<String>, ApiError> {
+    match effort.as_deref() {
+        Some(word) if !REASONING_EFFORTS.contains(&word) => {
+            let (word, known) = (doctor::shown(&word), REASONING_EFFORTS.join(", "));
+            let message = format!("'{field}' is {word}; it must be one of {known}");
+            Err(ApiError::bad_request(field, message))
+        }
+        _ => Ok(effort),
+    }
 }
 
 /// As in vLLM: lower goes first.
