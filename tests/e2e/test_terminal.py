@@ -129,13 +129,17 @@ def test_why_refuses_what_the_server_refuses_in_the_same_words(server, tmp_path)
     assert "the context holds 8192" in said and said in error, (said, error)
 
 
-def test_why_reads_anthropic_bodies_and_texts(default_model, tmp_path):
+def test_why_reads_other_bodies_and_texts(default_model, tmp_path):
     anthropic = {
         "system": [{"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}}],
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}],
     }
     report = why(tmp_path, anthropic, chat(SYSTEM, "Why?"))
     assert report["prompt"]["read_as"] == "anthropic_messages"
+    assert report["verdict"]["stop"]["reason"] == "end_of_prompt"
+    response = {"instructions": SYSTEM, "input": [{"role": "user", "content": "Why?"}]}
+    report = why(tmp_path, response, chat(SYSTEM, "Why?"))
+    assert report["prompt"]["read_as"] == "openai_response"
     assert report["verdict"]["stop"]["reason"] == "end_of_prompt"
     report = why(tmp_path, "Once upon a time", "Once upon a time there was")
     assert report["against"]["read_as"] == "text"
@@ -145,7 +149,8 @@ def test_why_reads_anthropic_bodies_and_texts(default_model, tmp_path):
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ({"input": "Hi"}, "Responses API body"),
+        ({"input": "Hi", "previous_response_id": "resp_1"}, "only its server has"),
+        ({"input": [{"type": "mcp_call"}]}, "'input[0]' has type"),
         ({"messages": None}, "'messages' is missing"),
         ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "tool_calls[0].function'"),
         ({"messages": [{"role": "user", "content": "Hi"}], "tool_choice": 5}, '"required"'),

@@ -125,7 +125,8 @@ mod tests {
 
     const TEMPLATE: &str = "{% for m in messages %}<1>{{ m.role }}<2>{{ m.content }}\
                             {% for call in m.tool_calls %}c{{ call.function.name }}{% endfor %}\
-                            <|im_end|>{% endfor %}{% if add_generation_prompt %}<1>assistant<2>{% endif %}";
+                            <|im_end|>{% endfor %}\
+                            {% if add_generation_prompt %}<1>assistant<2>{% endif %}";
 
     /// Letters, one pair that is merged, and marks.
     fn tokenizer() -> Tokenizer {
@@ -155,13 +156,22 @@ mod tests {
         json!({"role": role, "content": content})
     }
 
+    /// A conversation that went on.
+    struct Gone {
+        /// The ids of prompt and reply.
+        before: Vec<u32>,
+        after: Option<(Vec<u32>, PromptMap)>,
+        /// The ids of the conversation as it is rendered.
+        whole: Vec<u32>,
+    }
+
     /// Answers `messages` with single letters, and goes on with what `next` makes of them.
     fn go_on(
         messages: &[Value],
         reply: Value,
         drawn: &str,
         next: impl FnOnce(&mut Vec<Value>),
-    ) -> (Vec<u32>, Option<(Vec<u32>, PromptMap)>, Vec<u32>) {
+    ) -> Gone {
         let tokenizer = tokenizer();
         let template = ChatTemplate::new(TEMPLATE, "", "").expect("a sound template");
         let maker = PromptMaker {
@@ -181,14 +191,15 @@ mod tests {
         next(&mut messages);
         let after = maker.chat_after(&computed, &messages, None, &none).expect("rendered");
         let whole = maker.chat(&messages, None, &none).expect("rendered").0.ids;
-        (computed.tokens, after, whole)
+        Gone { before: computed.tokens, after, whole }
     }
 
     #[test]
     fn the_replys_own_tokens_come_before_what_follows_it() {
         let messages = [message("system", "s"), message("user", "u")];
         let next = |messages: &mut Vec<Value>| messages.push(message("user", "xyz"));
-        let (before, after, whole) = go_on(&messages, message("assistant", "abab"), "abab", next);
+        let Gone { before, after, whole } =
+            go_on(&messages, message("assistant", "abab"), "abab", next);
         let (tokens, map) = after.expect("goes on");
         assert!(tokens.starts_with(&before) && before.ends_with(&[0, 1, 0, 1]));
         assert!(!whole.starts_with(&before), "rendered again, the pair is one token");
@@ -209,7 +220,7 @@ mod tests {
             "tool_calls": [{"function": {"name": "f", "arguments": {}}}],
         });
         let next = |messages: &mut Vec<Value>| messages.push(message("tool", "t"));
-        let (before, after, whole) = go_on(&[message("user", "u")], reply, "cf", next);
+        let Gone { before, after, whole } = go_on(&[message("user", "u")], reply, "cf", next);
         assert_eq!(after.expect("goes on").0, whole);
         assert!(whole.starts_with(&before));
     }
@@ -222,10 +233,13 @@ mod tests {
             messages[0] = message("system", "other");
             messages.push(message("user", "x"));
         };
-        assert!(go_on(&messages, reply(), "ab", other).1.is_none(), "other instructions");
+        assert!(go_on(&messages, reply(), "ab", other).after.is_none(), "other instructions");
         let blank = |messages: &mut Vec<Value>| messages.push(message("user", ""));
-        assert!(go_on(&messages, reply(), "ab", blank).1.is_none(), "nothing that can be found");
+        assert!(
+            go_on(&messages, reply(), "ab", blank).after.is_none(),
+            "nothing that can be found"
+        );
         let nothing = |_: &mut Vec<Value>| {};
-        assert!(go_on(&messages, reply(), "ab", nothing).1.is_none(), "nothing follows");
+        assert!(go_on(&messages, reply(), "ab", nothing).after.is_none(), "nothing follows");
     }
 }

@@ -3,12 +3,13 @@
 use cache::Namespace;
 use package::PromptMap;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::anthropic;
 use crate::conversation::{PromptMaker, check_messages};
 use crate::error::{PromptError, check_length, shown};
 use crate::rendering::Rendering;
+use crate::responses::{from_response_input, from_response_tools};
 use crate::text_prompt::TextPrompt;
 use crate::tools::{ToolChoice, check_tools};
 
@@ -21,6 +22,8 @@ pub const PROMPT_BYTES_MAX: usize = 16 << 20;
 pub enum Shape {
     /// The body of a chat request as OpenAI's clients send it.
     OpenaiChat,
+    /// The body of a request for a response as OpenAI's clients send it.
+    OpenaiResponse,
     /// The body of a completion request as OpenAI's clients send it.
     OpenaiCompletion,
     /// The body of a message request as Anthropic's clients send it.
@@ -160,11 +163,14 @@ impl Prompt {
             Some(other) => return Err(PromptError::wrong_type("cache_salt", "a string", &other)),
         };
         let use_cache = boolean(&mut body, "cache_prompt")?.unwrap_or(true);
-        // One whose messages are null and that has no prompt lacks its messages.
-        let prompt = if body.contains_key("messages") || is_chat && !body.contains_key("prompt") {
-            chat(name, body, maker)?
-        } else {
-            completion(name, body, maker)?
+        let has = |name: &str| body.contains_key(name);
+        let prompt = match (has("messages"), has("prompt"), has("input")) {
+            (true, ..) => chat(name, body, maker)?,
+            (false, true, _) => completion(name, body, maker)?,
+            (false, false, true) => response(name, body, maker)?,
+            // One whose messages are null and that has no prompt lacks its messages.
+            _ if is_chat => chat(name, body, maker)?,
+            _ => completion(name, body, maker)?,
         };
         let namespace = salt.as_deref().map_or_else(Namespace::default, Namespace::from_salt);
         Ok(Prompt { namespace, use_cache, ..prompt })
@@ -187,13 +193,33 @@ fn body(name: &str, text: &str) -> Result<Option<Map<String, Value>>, PromptErro
 
 /// Why an object is not the body of a request that is read here, if it is not.
 fn problem(body: &Map<String, Value>) -> Option<&'static str> {
-    if body.contains_key("messages") || body.contains_key("prompt") {
-        return None;
+    let known = ["messages", "prompt", "input"].iter().any(|name| body.contains_key(*name));
+    (!known).then_some("it has neither 'messages' nor 'prompt' nor 'input'")
+}
+
+/// The prompt of a request for a response, whose conversation is in its body.
+fn response(
+    name: &str,
+    mut body: Map<String, Value>,
+    maker: PromptMaker<'_>,
+) -> Result<Prompt, PromptError> {
+    const PREVIOUS: &str = "previous_response_id";
+    if body.contains_key(PREVIOUS) {
+        let message = format!("'{PREVIOUS}' names a response that only its server has");
+        return Err(PromptError::new(PREVIOUS, message));
     }
-    Some(match body.contains_key("input") {
-        true => "it is a Responses API body; 'messages' or 'prompt' are read",
-        false => "it has neither 'messages' nor 'prompt'",
-    })
+    let mut messages = from_response_input(&body.remove("input").unwrap_or_default())?;
+    match body.remove("instructions") {
+        None => {}
+        Some(Value::String(text)) => messages.insert(0, json!({"role": "system", "content": text})),
+        Some(other) => return Err(PromptError::wrong_type("instructions", "a string", &other)),
+    }
+    body.insert("messages".to_owned(), Value::from(messages));
+    if let Some(Value::Array(tools)) = body.get("tools") {
+        let tools = from_response_tools(tools)?;
+        body.insert("tools".to_owned(), Value::from(tools));
+    }
+    Ok(Prompt { shape: Shape::OpenaiResponse, ..chat(name, body, maker)? })
 }
 
 fn completion(

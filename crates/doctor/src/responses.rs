@@ -258,7 +258,9 @@ mod tests {
         let input = json!([
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
-            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]},
+            {"type": "reasoning", "summary": [], "content": [
+                {"type": "reasoning_text", "text": "Hm"},
+            ]},
             {"type": "message", "role": "assistant", "content": [
                 {"type": "output_text", "text": "I look.", "annotations": []},
             ]},
@@ -315,7 +317,8 @@ mod tests {
         ];
         let kinds = ["message", "reasoning", "function_call", "function_call_output", "other"];
         let roles = ["user", "assistant", "system", "developer", "critic"];
-        let (kind, role) = (prop::sample::select(&kinds[..]), prop::sample::select(&roles[..]));
+        let (kind, role) =
+            (prop::sample::select(kinds.to_vec()), prop::sample::select(roles.to_vec()));
         (kind, role, text).prop_map(|(kind, role, text)| {
             json!({
                 "type": kind, "role": role, "content": text, "output": text, "name": text,

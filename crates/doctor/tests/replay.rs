@@ -251,9 +251,12 @@ fn a_line_at_fault_is_named() {
         (with(good, &good.replace("513", "0")), "line 3: its 'input_length' is 0"),
         (with(good, &good.replace("513", "-1")), "line 3: column 35: invalid value"),
         (with(good, &good.replace("1, 2", "1, \"2\"")), "line 3: column"),
-        (with(body, good), "line 3: it has neither 'messages' nor 'prompt'"),
+        (with(body, good), "line 3: it has neither 'messages' nor 'prompt' nor 'input'"),
         (with(body, "[1]"), "line 3: it is [1], and not the body of a request"),
-        (with(body, r#"{"input": "Hi"}"#), "line 3: it is a Responses API body"),
+        (
+            with(body, r#"{"input": "Hi", "previous_response_id": "resp_1"}"#),
+            "line 3: 'previous_response_id' names a response",
+        ),
         (with(body, r#"{"prompt": ""}"#), "line 3: the prompt is empty"),
         (with(body, &long), "line 3: the prompt has"),
     ];

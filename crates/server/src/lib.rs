@@ -78,6 +78,7 @@ fn router(app: App) -> Router {
         .route("/v1/completions", post(openai::completions::create))
         .route("/v1/completions/render", post(openai::completions::render))
         .route("/v1/responses", post(openai::responses::create::create))
+        .route("/v1/responses/input_tokens", post(openai::responses::create::count))
         .route("/v1/responses/{id}", get(stored::show).delete(stored::delete))
         .route("/v1/responses/{id}/input_items", get(stored::input_items))
         .route("/v1/responses/{id}/cancel", post(stored::cancel))

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::anthropic::messages;
 use crate::fields::Fields;
+use crate::openai::responses::call;
 use crate::openai::{chat, completions};
 
 /// What a server says of a body, besides the verdict on its prompt.
@@ -31,6 +32,7 @@ impl Reception {
         let fields = Fields::new(body);
         let taken = match shape {
             Shape::OpenaiChat => chat::parse(fields).map(|call| call.ignored(reads_tools)),
+            Shape::OpenaiResponse => call::parse(fields).map(|call| call.ignored(reads_tools)),
             Shape::OpenaiCompletion => completions::parse(fields).map(|call| call.ignored),
             Shape::AnthropicMessages => {
                 messages::parse(fields).map(|call| call.ignored(reads_tools))

@@ -337,6 +337,9 @@ fn what_is_no_prompt_is_refused_by_name() {
         (r#"{"prompt": ""}"#, "empty"),
         (r#"{"prompt": [99999]}"#, "99999"),
         (r#"{"messages": "Hi"}"#, "'messages'"),
+        (r#"{"input": [{"type": "mcp_call"}]}"#, "'input[0]'"),
+        (r#"{"input": "Hi", "previous_response_id": "resp_1"}"#, "only its server has"),
+        (r#"{"input": "Hi", "tools": [{"type": "web_search"}]}"#, "'tools[0].type'"),
         (r#"{"messages": [{"role": "alien", "content": "Hi"}]}"#, "messages[0].role"),
         (r#"{"messages": [{"role": "user", "content": "Hi"}], "cache_salt": 1}"#, "cache_salt"),
         (r#"{"system": 1, "messages": [{"role": "user", "content": "Hi"}]}"#, "'system'"),
@@ -355,4 +358,9 @@ fn what_is_no_prompt_is_refused_by_name() {
     }
     let body = read("a", r#"{"prompt": "Hi"}"#).expect("a body");
     assert_eq!(body.shape, doctor::Shape::OpenaiCompletion);
+    let body = read("a", r#"{"input": "Hi", "instructions": "Be brief."}"#).expect("a body");
+    assert_eq!(body.shape, doctor::Shape::OpenaiResponse);
+    let chat = r#"{"messages": [{"role": "system", "content": "Be brief."},
+                                {"role": "user", "content": "Hi"}]}"#;
+    assert_eq!(read("a", chat).expect("a body").tokens, body.tokens);
 }

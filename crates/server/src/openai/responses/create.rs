@@ -1,4 +1,4 @@
-//! `POST /v1/responses`.
+//! `POST /v1/responses`, and `POST /v1/responses/input_tokens`.
 
 use std::sync::Arc;
 
@@ -44,9 +44,7 @@ pub(crate) async fn create(
     let ignored = call.ignored(app.reads_tools());
     let account = Account::open(&app, caller.clone(), header.id.clone(), 1)?;
     let id = header.id.clone();
-    let prepared = app.prepare(move |app| {
-        prepare(app, &caller, id, call).map_err(|error| error.in_field("messages", "input"))
-    });
+    let prepared = app.prepare(move |app| prepare(app, &caller, id, call));
     let (prepared, keeping) = prepared.await?;
     let items = Items::new(prepared.context.reading.reader());
     let job = Job::of_conversation(&app, prepared, ignored, account, "input")?;
@@ -61,6 +59,19 @@ pub(crate) async fn create(
         writer.take(event, &mut Vec::new())?;
     }
     Ok(Json(writer.whole()).into_response())
+}
+
+/// `POST /v1/responses/input_tokens`: how many tokens a request's prompt has, without computing it.
+pub(crate) async fn count(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let call = parse(Fields::new(body::json_object(body).await?))?;
+    app.check_model(call.parameters.model.as_deref())?;
+    let prepared = app.prepare(move |app| prepare(app, &caller, String::new(), call));
+    let (Prepared { request, .. }, _) = prepared.await?;
+    Ok(Json(json!({"object": "response.input_tokens", "input_tokens": request.prompt.len()})))
 }
 
 /// The request for the engine with what else its answer needs, and what is kept of it, if anything
@@ -95,7 +106,8 @@ fn prepare(
         namespace,
         use_cache: parameters.use_cache,
     };
-    let mut prepared = question.prepare(app)?;
+    let prepared = question.prepare(app);
+    let mut prepared = prepared.map_err(|error| error.in_field("messages", "input"))?;
     let request = &mut prepared.request;
     parameters.draw(request, app.options.cache_lifetime);
     request.max_tokens = call.max_tokens;

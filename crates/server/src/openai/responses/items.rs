@@ -272,7 +272,11 @@ impl Item {
         let content = self.part();
         match kind {
             Kind::Reasoning => json!({
-                "id": id, "type": "reasoning", "status": status, "summary": [], "content": [content],
+                "id": id,
+                "type": "reasoning",
+                "status": status,
+                "summary": [],
+                "content": [content],
             }),
             Kind::Message => json!({
                 "id": id,
@@ -300,8 +304,8 @@ mod tests {
 
     use super::*;
 
-    const ANSWER: &str = "<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \
-                          \"arguments\": {\"city\": \"Orléans\"}}\n</tool_call>";
+    const ANSWER: &str = "<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{\"name\": \
+                          \"weather\", \"arguments\": {\"city\": \"Orléans\"}}\n</tool_call>";
 
     fn items() -> Items {
         let tools = [("weather", &Value::Null)].into_iter().collect();
