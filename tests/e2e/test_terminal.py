@@ -126,7 +126,7 @@ def test_why_refuses_what_the_server_refuses_in_the_same_words(server, tmp_path)
         files.append(str(path))
     arguments = ["why", "smollm2", "--prompt", files[0], "--against", files[1]]
     error = command(*arguments, check=1).stderr
-    assert "the context holds 8192" in said and said in error, (said, error)
+    assert "maximum context length is 8192" in said and said in error, (said, error)
 
 
 def test_why_reads_other_bodies_and_texts(default_model, tmp_path):

@@ -42,11 +42,15 @@ impl PromptError {
     }
 }
 
-/// The prompt leaves no room for an answer.
+/// The prompt leaves no room for an answer. It says so in Anthropic's words and in OpenAI's, by
+/// which clients know that they have to shorten the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the prompt has {least}{tokens} tokens and the context holds {context}",
-    least = if *at_least { "at least " } else { "" }
+    "the prompt is too long: {least}{tokens} tokens > {most} maximum; this model's maximum \
+     context length is {context} tokens, the answer's included",
+    least = if *at_least { "at least " } else { "" },
+    // One that fills the context leaves no room for an answer.
+    most = (*context).min(tokens.saturating_sub(1))
 )]
 pub struct PromptTooLong {
     /// Tokens of the prompt.

@@ -258,7 +258,7 @@ fn a_line_at_fault_is_named() {
             "line 3: 'previous_response_id' names a response",
         ),
         (with(body, r#"{"prompt": ""}"#), "line 3: the prompt is empty"),
-        (with(body, &long), "line 3: the prompt has"),
+        (with(body, &long), "line 3: the prompt is too long: 600 tokens"),
     ];
     for (text, part) in cases {
         let error = replay(&text, &[None], Some(maker)).expect_err(part).to_string();

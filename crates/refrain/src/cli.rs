@@ -217,6 +217,18 @@ pub(crate) struct ServeArguments {
     /// what they cost, and what they would have with all reused that was lost.
     #[arg(long, env = "REFRAIN_PRICE", value_name = "PRICES")]
     pub(crate) price: Option<Prices>,
+    /// Other names of the model, that clients ask for
+    ///
+    /// Requests may name any model, unless --strict-model is given. A name given here is also
+    /// listed, and found, by clients that look for it first. Answers say the model's own name.
+    #[arg(
+        long = "model-name",
+        env = "REFRAIN_MODEL_NAME",
+        value_name = "NAME",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub(crate) model_names: Vec<String>,
     /// Refuse requests that name another model
     #[arg(long)]
     pub(crate) strict_model: bool,

@@ -25,7 +25,8 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
             next.run(request).await
         }
         Err(error) => {
-            let is_anthropic = request.uri().path().starts_with(anthropic::MESSAGES_PATH);
+            let is_anthropic = anthropic::is_client(request.headers())
+                || request.uri().path().starts_with(anthropic::MESSAGES_PATH);
             body::drain(request.into_body()).await;
             if is_anthropic { anthropic::respond_error(error) } else { error.into_response() }
         }

@@ -18,6 +18,7 @@ mod identify;
 mod job;
 mod lifetime;
 mod log;
+mod models;
 mod openai;
 mod ops;
 mod outcome;
@@ -84,9 +85,9 @@ fn router(app: App) -> Router {
         .route("/v1/responses/{id}/cancel", post(stored::cancel))
         .route("/v1/messages", post(anthropic::messages::create))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens::count))
-        .route("/v1/models", get(openai::models::list))
+        .route("/v1/models", get(models::list))
         // Model names may hold slashes.
-        .route("/v1/models/{*id}", get(openai::models::show))
+        .route("/v1/models/{*id}", get(models::show))
         .route("/tokenize", post(ops::tokenize::tokenize))
         .route("/detokenize", post(ops::tokenize::detokenize))
         .route("/refrain/cache/{order}", post(ops::cache::operate))

@@ -26,6 +26,8 @@ use crate::tally::Tally;
 pub struct ServerOptions {
     /// Refuse requests that name another model than the one served.
     pub strict_model: bool,
+    /// Other names of the model, for clients that know it by them.
+    pub model_names: Vec<String>,
     /// The date that chat templates see instead of today's, for templates that print it.
     pub template_date: Option<String>,
     /// How long what a request uses of the prompt cache lives, where it does not say so itself;
@@ -101,16 +103,23 @@ impl App {
     /// Checks the model that a request names. Any name does, unless the server is strict.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
         match model {
-            Some(model) if self.options.strict_model && model != self.package.name => {
+            Some(model) if self.options.strict_model && self.model_names().all(|n| n != model) => {
                 Err(self.unknown_model(model))
             }
             _ => Ok(()),
         }
     }
 
+    /// The names of the model, its own first.
+    pub(crate) fn model_names(&self) -> impl Iterator<Item = &str> {
+        let others = self.options.model_names.iter().map(String::as_str);
+        std::iter::once(self.package.name.as_str()).chain(others)
+    }
+
     pub(crate) fn unknown_model(&self, model: &str) -> ApiError {
-        let served = &self.package.name;
-        let message = format!("the model {model:?} is not served here; this server has {served:?}");
+        let served: Vec<String> = self.model_names().map(|name| format!("{name:?}")).collect();
+        let (model, served) = (doctor::shown(&model), served.join(", "));
+        let message = format!("the model {model:?} is not served here; this server has {served}");
         ApiError::not_found(message, Some("model_not_found"))
     }
 

@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     let earlier_templates = kept.map_or(Vec::new(), |kept| earlier_templates(&kept, &loaded));
     let options = ServerOptions {
         strict_model: arguments.strict_model,
+        model_names: arguments.model_names.clone(),
         template_date: arguments.template_date.clone(),
         cache_lifetime: arguments.cache_ttl,
         callers,

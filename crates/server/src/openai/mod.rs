@@ -5,7 +5,6 @@ pub(crate) mod completions;
 mod diagnostics;
 mod logprobs;
 mod message;
-pub(crate) mod models;
 mod parameters;
 pub(crate) mod responses;
 mod stream;

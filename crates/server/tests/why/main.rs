@@ -158,10 +158,10 @@ fn a_prompt_longer_than_the_context_is_refused_in_the_same_words() {
     offline(&alone, &alone, &live.package).expect("a prompt that wants no answer");
     let say = |content: String| json!({"messages": [{"role": "user", "content": content}]});
     let cases = [
-        (json!({"prompt": vec![1; CONTEXT]}), "has 4096 tokens"),
-        (json!({"prompt": "tick tock ".repeat(4 * CONTEXT)}), "has at least"),
-        (say("tick tock ".repeat(4 * CONTEXT)), "has at least"),
-        (say("z".repeat(CONTEXT)), "tokens and the context holds 4096"),
+        (json!({"prompt": vec![1; CONTEXT]}), "too long: 4096 tokens > 4095 maximum"),
+        (json!({"prompt": "tick tock ".repeat(4 * CONTEXT)}), "too long: at least"),
+        (say("tick tock ".repeat(4 * CONTEXT)), "too long: at least"),
+        (say("z".repeat(CONTEXT)), "maximum context length is 4096"),
     ];
     for (body, part) in cases {
         let refusal = live.refusal(&body);
