@@ -10,7 +10,7 @@ import numpy as np
 HIDDEN, LAYERS, HEADS, CONTEXT, VOCABULARY = 32, 2, 2, 256, 50257
 
 
-def gpt2_folder(folder: Path, vocabulary: Path) -> Path:
+def gpt2_folder(folder: Path, vocabulary: Path, context: int = CONTEXT) -> Path:
     """A random GPT-2 in `folder`, with the real `encoder.json` and `vocab.bpe`."""
     shutil.copy(vocabulary / "encoder.json", folder / "vocab.json")
     shutil.copy(vocabulary / "vocab.bpe", folder / "merges.txt")
@@ -21,8 +21,8 @@ def gpt2_folder(folder: Path, vocabulary: Path) -> Path:
         "n_embd": HIDDEN,
         "n_layer": LAYERS,
         "n_head": HEADS,
-        "n_positions": CONTEXT,
-        "n_ctx": CONTEXT,
+        "n_positions": context,
+        "n_ctx": context,
         "vocab_size": VOCABULARY,
         "layer_norm_epsilon": 1e-5,
         "bos_token_id": 50256,
@@ -30,18 +30,18 @@ def gpt2_folder(folder: Path, vocabulary: Path) -> Path:
         "tie_word_embeddings": True,
     }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    write_safetensors(folder / "model.safetensors", gpt2_tensors())
+    write_safetensors(folder / "model.safetensors", gpt2_tensors(context))
     return folder
 
 
-def gpt2_tensors() -> dict[str, np.ndarray]:
+def gpt2_tensors(context: int = CONTEXT) -> dict[str, np.ndarray]:
     """Weights by their names in a GPT-2 checkout; matrices are stored inputs x outputs."""
     random = np.random.default_rng(2026)
 
     def normal(*shape: int) -> np.ndarray:
         return random.normal(0.0, 0.2, shape).astype(np.float32)
 
-    tensors = {"wte.weight": normal(VOCABULARY, HIDDEN), "wpe.weight": normal(CONTEXT, HIDDEN)}
+    tensors = {"wte.weight": normal(VOCABULARY, HIDDEN), "wpe.weight": normal(context, HIDDEN)}
     for layer in range(LAYERS):
         for name, inputs, outputs in [
             ("attn.c_attn", HIDDEN, 3 * HIDDEN),

@@ -1,5 +1,6 @@
 //! The project's own chores, run as `cargo xtask CHORE`.
 
+mod clients;
 mod kl;
 mod performance;
 mod pictures;
@@ -21,7 +22,7 @@ Usage: cargo xtask CHORE
 
   test [STAGE...]   everything that must hold before a change lands, or only these stages:
                     format tidy tools spelling python dependencies lints binary
-                    model tests doctests e2e
+                    model tests loom doctests e2e clients
   tidy              the rules that rustfmt and clippy do not know
   e2e [ARGUMENT...] the end-to-end tests alone; the arguments go to pytest
   goldens           records the small random models of the parity tests, and what transformers

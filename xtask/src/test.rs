@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use crate::clients;
 use crate::performance;
 use crate::stages::{self, Stage};
 use crate::tidy;
@@ -23,6 +24,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "loom", run: loom },
     Stage { name: "doctests", run: doctests },
     Stage { name: "e2e", run: |workspace| pytest(workspace, &[]) },
+    Stage { name: "clients", run: clients::run_tests },
 ];
 
 /// Runs all stages, or those called `names`.
@@ -157,6 +159,7 @@ fn pytest(workspace: &Workspace, arguments: &[String]) -> Result<()> {
             .args(arguments)
             .env("REFRAIN_BINARY", workspace.binary())
             .env("REFRAIN_GPT2_VOCAB", tools::gpt2_vocabulary(workspace)?)
-            .env("REFRAIN_SMOLLM2", tools::model(workspace)?),
+            .env("REFRAIN_SMOLLM2", tools::model(workspace)?)
+            .env("REFRAIN_SUITES", clients::suites(workspace)?),
     )
 }

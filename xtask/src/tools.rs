@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -38,7 +39,11 @@ pub(crate) fn record_goldens(workspace: &Workspace) -> Result<()> {
 }
 
 /// Makes a Python environment in `folder` with just the pinned `requirements`, unless it is there.
-fn environment(workspace: &Workspace, folder: &Path, requirements: &'static str) -> Result<()> {
+pub(crate) fn environment(
+    workspace: &Workspace,
+    folder: &Path,
+    requirements: &'static str,
+) -> Result<()> {
     let wanted = fs::read_to_string(workspace.root().join(requirements)).context(requirements)?;
     let stamp = folder.join("requirements.txt");
     let python = folder.join("bin/python");
@@ -46,16 +51,21 @@ fn environment(workspace: &Workspace, folder: &Path, requirements: &'static str)
         return Ok(());
     }
     create_environment(workspace, folder)?;
-    let mut pip;
-    if succeeds(workspace.command(&python).args(["-m", "pip", "--version"])) {
-        pip = workspace.command(&python);
-        pip.args(["-m", "pip"]);
-    } else {
-        pip = workspace.command("python3");
-        pip.args(["-m", "pip", "--python"]).arg(&python);
-    }
+    let mut pip = pip(workspace, &python);
     run(pip.args(["install", "--quiet", "--disable-pip-version-check", "-r", requirements]))?;
     fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())
+}
+
+/// The pip of an environment, or the machine's for that environment where it has none.
+pub(crate) fn pip(workspace: &Workspace, python: &Path) -> Command {
+    if succeeds(workspace.command(python).args(["-m", "pip", "--version"])) {
+        let mut pip = workspace.command(python);
+        pip.args(["-m", "pip"]);
+        return pip;
+    }
+    let mut pip = workspace.command("python3");
+    pip.args(["-m", "pip", "--python"]).arg(python);
+    pip
 }
 
 /// `python3 -m venv`, also where Debian's `python3-venv` is missing but `python3-pip` is there.
