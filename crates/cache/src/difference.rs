@@ -24,8 +24,16 @@ pub enum DifferenceKind {
     WhiteSpace,
     /// A date, a time or a number in what the chat template adds, which is usually today's date.
     TemplateDate,
-    /// The chat template set the conversations differently: other roles, more or fewer messages.
+    /// The chat template set the conversations differently: other roles, or what goes with them.
     Structure,
+    /// A message ends where it went on before.
+    MessageShortened,
+    /// A message goes on where it ended before.
+    MessageLengthened,
+    /// Messages were put in before one that is held.
+    MessagesInserted,
+    /// Messages were taken out that are held before this one.
+    MessagesRemoved,
     /// Anything else.
     Other,
 }
@@ -40,6 +48,9 @@ pub struct Difference {
     pub cached_text: String,
     /// The span's text in the request.
     pub request_text: String,
+    /// `messages_inserted`, `messages_removed`: how many, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<usize>,
     /// The tool in whose definition, or in a call of which, it lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,

@@ -143,7 +143,8 @@ pub struct Stop {
     /// `different_token`, `retokenized`: the prompt's token at this position. `template_changed`:
     /// its token where both renderings part.
     pub request: Option<TokenText>,
-    /// Index of the message that the position lies in.
+    /// Index of the message that the position lies in; of messages that were shortened, put in or
+    /// taken out, the one that the difference is said of.
     pub message: Option<usize>,
     /// Role of that message, or `template` for text that the chat template adds.
     pub role: Option<String>,

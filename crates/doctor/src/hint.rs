@@ -36,8 +36,12 @@ impl Hint {
             DifferenceKind::ReorderedKeys | DifferenceKind::ReorderedTools => Some(Hint::Reordered),
             DifferenceKind::TemplateDate => Some(Hint::TemplateDate),
             DifferenceKind::WhiteSpace => Some(Hint::WhiteSpace),
-            DifferenceKind::Structure => Some(Hint::Structure),
-            DifferenceKind::Other => {
+            DifferenceKind::Structure
+            | DifferenceKind::MessagesInserted
+            | DifferenceKind::MessagesRemoved => Some(Hint::Structure),
+            DifferenceKind::Other
+            | DifferenceKind::MessageShortened
+            | DifferenceKind::MessageLengthened => {
                 stop.identical_after.filter(|&after| after > 0).map(|_| Hint::Order)
             }
         }
@@ -83,6 +87,14 @@ fn advice(kind: DifferenceKind) -> &'static str {
         DifferenceKind::Structure => {
             "roles or the number of messages differ: append, do not insert"
         }
+        DifferenceKind::MessagesInserted => {
+            "messages were inserted: append them behind what stays the same"
+        }
+        DifferenceKind::MessagesRemoved => {
+            "messages were removed: what comes after them is computed again"
+        }
+        DifferenceKind::MessageShortened => "a message is shorter than before: send it as it was",
+        DifferenceKind::MessageLengthened => "a message is longer than before: send it as it was",
         DifferenceKind::Other => "move what changes behind what stays the same",
     }
 }

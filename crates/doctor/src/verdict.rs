@@ -3,7 +3,7 @@
 use cache::{Reason, Stop, TokenText, Verdict};
 use package::{PromptMap, Tokenizer};
 
-use crate::difference::difference;
+use crate::difference::explain;
 use crate::retokenized::same_text;
 
 /// What of a verdict only somebody with the prompt knows.
@@ -32,7 +32,7 @@ pub fn complete(verdict: &mut Verdict, compared: Compared<'_>, tokenizer: &Token
         return;
     }
     locate(stop, compared.map, stop.at);
-    let Compared { prompt, cached, .. } = compared;
+    let Compared { prompt, map, cached } = compared;
     if cached.is_empty() || stop.at >= prompt.len() {
         return;
     }
@@ -41,8 +41,7 @@ pub fn complete(verdict: &mut Verdict, compared: Compared<'_>, tokenizer: &Token
         stop.held_tokens = Some(stop.at + covered);
         return;
     }
-    let template = stop.role.is_some() && stop.message.is_none();
-    stop.difference = Some(difference(stop.at, cached, prompt, template, tokenizer));
+    explain(stop, prompt, map, cached, tokenizer);
 }
 
 /// Says where the prompt's token at `at` came from.

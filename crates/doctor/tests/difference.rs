@@ -251,6 +251,76 @@ fn what_the_template_adds_is_told_from_what_messages_say() {
     assert_eq!((&stop["kind"], stop.get("tool")), (&json!("reordered_keys"), None));
 }
 
+/// A conversation of these texts, a system message and then user and assistant in turn.
+fn conversation(texts: &[&str]) -> Value {
+    let message = |(index, text): (usize, &&str)| {
+        let role = ["system", "user", "assistant"][if index == 0 { 0 } else { 2 - index % 2 }];
+        json!({"role": role, "content": text})
+    };
+    json!({"messages": texts.iter().enumerate().map(message).collect::<Vec<_>>()})
+}
+
+#[test]
+fn messages_that_changed_as_a_whole_are_told_by_their_number() {
+    const TEXTS: [&str; 7] = [
+        "You are brief and kind.",
+        "What is a refrain?",
+        "A part of a song that comes back.",
+        "And a chorus, as it were?",
+        "Much the same, sung by all.",
+        "Which song has a good one?",
+        "Many a folk song.",
+    ];
+    let fixture = Fixture::new();
+    let all = conversation(&TEXTS);
+    let with = |number: usize, text: &str| {
+        let mut texts = TEXTS;
+        texts[number] = text;
+        conversation(&texts)
+    };
+    let without = |gone: std::ops::Range<usize>| {
+        let mut body = all.clone();
+        body["messages"].as_array_mut().expect("messages").drain(gone);
+        body
+    };
+    let shorter = with(3, "And a chorus");
+    let cases = [
+        (&all, &shorter, "message_shortened", 3, json!([12, 12]), Value::Null),
+        (&shorter, &all, "message_lengthened", 3, json!([12, 25]), Value::Null),
+        (&without(3..5), &all, "messages_inserted", 3, Value::Null, json!(2)),
+        (&without(1..5), &all, "messages_inserted", 1, Value::Null, json!(4)),
+        (&without(2..3), &all, "messages_inserted", 2, Value::Null, json!(1)),
+        // What ends a message of this template may stand in messages too, and counts none.
+        (&all, &without(3..5), "messages_removed", 3, Value::Null, Value::Null),
+        (&all, &without(1..3), "messages_removed", 1, Value::Null, Value::Null),
+    ];
+    for (first, second, kind, message, chars, messages) in cases {
+        let verdict = fixture.why(first, second);
+        let stop = &verdict["stop"];
+        assert_eq!((&stop["kind"], &stop["message"]), (&json!(kind), &json!(message)), "{verdict}");
+        assert_eq!((&stop["chars"], &stop["messages"]), (&chars, &messages), "{kind}: {verdict}");
+        assert_eq!(stop["role"], second["messages"][message]["role"]);
+        let (held, asked) = (&stop["cached_text"], &stop["request_text"]);
+        match kind {
+            "message_shortened" => assert_eq!((held, asked), (&json!(", as it were?"), &json!(""))),
+            "message_lengthened" => {
+                assert_eq!((held, asked), (&json!(""), &json!(", as it were?")));
+            }
+            "messages_inserted" => {
+                let text = asked.as_str().expect("a text");
+                assert!(text.starts_with(TEXTS[message]) && held == "", "{stop}");
+            }
+            _ => assert!(held.as_str().is_some_and(|text| text.contains(TEXTS[message]))),
+        }
+        assert!(verdict["advice"].is_string(), "{verdict}");
+    }
+    // Other words are other words.
+    for (number, text) in [(1, "What is a verse?"), (3, "So what of a chorus?")] {
+        let stop = &fixture.why(&all, &with(number, text))["stop"];
+        assert_eq!((&stop["kind"], &stop["message"]), (&json!("other"), &json!(number)), "{stop}");
+    }
+}
+
 #[test]
 fn a_verdict_without_a_difference_has_none() {
     let fixture = Fixture::new();

@@ -73,6 +73,22 @@ impl PromptMap {
         })
     }
 
+    /// What of the text came from messages.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// The byte of the text at which a token begins.
+    pub fn start_of(&self, token: usize) -> Option<usize> {
+        Some(self.offsets.get(token)?.start)
+    }
+
+    /// The first token that begins at this byte of the text or after it.
+    pub fn token_at(&self, byte: usize) -> Option<usize> {
+        let token = self.offsets.partition_point(|offset| offset.start < byte);
+        (token < self.offsets.len()).then_some(token)
+    }
+
     /// Tokens up to the end of the message of this index, and of those before it.
     pub fn end_of(&self, message: usize) -> usize {
         let spans = self.spans.iter().filter(|span| span.message <= message);

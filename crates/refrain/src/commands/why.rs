@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use anstyle::Style;
-use cache::{Reason, TokenText, Verdict};
+use cache::{DifferenceKind, Reason, TokenText, Verdict};
 use doctor::{Excerpt, Explained, PROMPT_BYTES_MAX, Prompt, PromptMaker};
 use package::{ChatTemplate, Package, Tokenizer};
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use crate::loading;
 use crate::quoted::{on_one_line, quoted};
 use crate::screen::Screen;
 use crate::terminal::Terminal;
+use crate::words::counted;
 
 /// Columns of a line's label.
 const LABEL: usize = 9;
@@ -245,6 +246,9 @@ impl Report<'_> {
     fn place(&self) -> Option<String> {
         let stop = &self.verdict.stop;
         let role = stop.role.as_deref()?;
+        if let Some(place) = self.changed_messages(role) {
+            return Some(place);
+        }
         Some(match (stop.message, stop.chars) {
             (Some(message), Some([from, to])) => {
                 format!("message {message} ({role}), chars {from}–{to}")
@@ -255,6 +259,33 @@ impl Report<'_> {
                 Some((Some(tool), None)) => format!("tool {tool}"),
                 _ => "text that the chat template adds".to_owned(),
             },
+        })
+    }
+
+    /// What became of messages as a whole, where it is that.
+    fn changed_messages(&self, role: &str) -> Option<String> {
+        let stop = &self.verdict.stop;
+        let (difference, message) = (stop.difference.as_ref()?, stop.message?);
+        let [from, to] = stop.chars.unwrap_or_default();
+        let messages = match difference.messages {
+            Some(count) => counted(count, "message"),
+            None => "messages".to_owned(),
+        };
+        Some(match difference.kind {
+            DifferenceKind::MessageShortened => {
+                format!("message {message} ({role}) is shorter: its text ends at char {to}")
+            }
+            DifferenceKind::MessageLengthened => {
+                format!("message {message} ({role}) is longer: chars {from}–{to} are new")
+            }
+            DifferenceKind::MessagesInserted => {
+                let next = message + difference.messages.unwrap_or(1);
+                format!("{messages} inserted before message {next}")
+            }
+            DifferenceKind::MessagesRemoved => {
+                format!("{messages} removed before message {message}")
+            }
+            _ => return None,
         })
     }
 
