@@ -36,6 +36,10 @@ BAD = [
     (CHAT, {"messages": USER, "mirostat": 2}, "mirostat"),
     (CHAT, {"messages": USER, "best_of": 3}, "best_of"),
     (CHAT, {"messages": USER, "max_tokens": 1.5}, "max_tokens"),
+    (CHAT, {"messages": USER, "max_tokens": 1e300}, "max_tokens"),
+    (CHAT, {"messages": USER, "seed": 1 << 64}, "seed"),
+    (CHAT, {"messages": USER, "seed": -(1 << 64)}, "seed"),
+    (TEXT, {"prompt": "Hi", "seed": 0.5}, "seed"),
     (CHAT, {"messages": USER, "stop_token_ids": [99999999]}, "stop_token_ids"),
     (TEXT, {}, "prompt"),
     (TEXT, {"prompt": {}}, "prompt"),
@@ -64,6 +68,17 @@ def http(server):
 @pytest.mark.parametrize(("path", "body", "field"), BAD)
 def test_a_bad_field_is_named(http, path, body, field):
     assert_error(http.post(path, json={"model": "smollm2"} | body), field)
+
+
+def test_a_seed_has_64_bits_and_one_that_has_more_is_told_so(http):
+    body = {"model": "smollm2", "prompt": "Hi", "max_tokens": 4, "temperature": 1.5}
+    texts = [
+        http.post(TEXT, json=body | {"seed": seed}).json()["choices"][0]["text"]
+        for seed in ((1 << 64) - 1, -1, 1 << 63, (1 << 63) + 1)
+    ]
+    assert texts[0] == texts[1]
+    error = assert_error(http.post(TEXT, json=body | {"seed": 1 << 64}), "seed")
+    assert "at most 18446744073709551615" in error["message"]
 
 
 @pytest.mark.parametrize(

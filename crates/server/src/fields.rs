@@ -61,9 +61,20 @@ impl Fields {
         low: i64,
         high: i64,
     ) -> Result<Option<i64>, ApiError> {
+        let number = self.any_integer(name, low.into(), high.into())?;
+        Ok(number.map(|number| number as i64))
+    }
+
+    fn any_integer(&mut self, name: &str, low: i128, high: i128) -> Result<Option<i128>, ApiError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let number = whole(&value).ok_or_else(|| wrong_type(name, "a whole number", &value))?;
         in_range(name, number, low, high).map(Some)
+    }
+
+    /// The number that draws follow from: any of 64 bits, with or without a sign.
+    pub(crate) fn seed(&mut self) -> Result<Option<u64>, ApiError> {
+        let seed = self.any_integer("seed", i64::MIN.into(), u64::MAX.into())?;
+        Ok(seed.map(|seed| seed as u64))
     }
 
     /// A count within `low..=high`.
@@ -177,11 +188,12 @@ impl Fields {
     }
 }
 
-/// A whole number, also when written like `3.0`.
-fn whole(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| {
+/// A whole number, also when written like `3.0`, and also one that is too large for any field.
+fn whole(value: &Value) -> Option<i128> {
+    let integer = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    integer.or_else(|| {
         let float = value.as_f64()?;
-        (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
+        (float.fract() == 0.0).then_some(float as i128)
     })
 }
 
@@ -194,10 +206,10 @@ fn in_range<T: PartialOrd + std::fmt::Display>(
     if number >= low && number <= high {
         return Ok(number);
     }
-    let wanted = if high.to_string().len() > 12 {
-        format!("at least {low}")
-    } else {
-        format!("between {low} and {high}")
+    let wanted = match high.to_string().len() > 12 {
+        true if number > high => format!("at most {high}"),
+        true => format!("at least {low}"),
+        false => format!("between {low} and {high}"),
     };
     let number = shown(&number);
     Err(ApiError::bad_request(name, format!("'{name}' must be {wanted}, and is {number}")))

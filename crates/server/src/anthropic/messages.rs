@@ -88,7 +88,7 @@ pub(crate) fn parse(mut fields: Fields) -> Result<MessagesCall, ApiError> {
         temperature: fields.number("temperature", 0.0, 2.0)?.unwrap_or(defaults.temperature),
         top_p: fields.number("top_p", 0.0, 1.0)?.unwrap_or(defaults.top_p),
         top_k: fields.count("top_k", 0, u32::MAX as usize)?.unwrap_or(defaults.top_k),
-        seed: fields.integer("seed", i64::MIN, i64::MAX)?.map(|seed| seed as u64),
+        seed: fields.seed()?,
         ..defaults
     };
     Ok(MessagesCall {

@@ -115,7 +115,7 @@ fn take_sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
             .unwrap_or(defaults.repetition_penalty),
         presence_penalty: fields.number("presence_penalty", -2.0, 2.0)?.unwrap_or(0.0),
         frequency_penalty: fields.number("frequency_penalty", -2.0, 2.0)?.unwrap_or(0.0),
-        seed: fields.integer("seed", i64::MIN, i64::MAX)?.map(|seed| seed as u64),
+        seed: fields.seed()?,
         logit_bias: take_logit_bias(fields)?,
     })
 }
