@@ -22,7 +22,7 @@ pub(crate) fn post(
     if let Some(salt) = &server.cache_salt {
         body.insert("cache_salt".to_owned(), salt.as_str().into());
     }
-    let url = format!("{}{path}", server.url.trim_end_matches('/'));
+    let url = url_of(&server.url, path);
     let failed = |error: ureq::Error| {
         let hint = "is refrain serve running? --url or REFRAIN_URL say where";
         Failure::new(format!("no answer from {}: {error}; {hint}", server.url))
@@ -51,10 +51,33 @@ pub(crate) fn post(
     }
 }
 
+/// The address of a path of the server; one that is named without a scheme speaks HTTP.
+fn url_of(server: &str, path: &str) -> String {
+    let scheme = if server.contains("://") { "" } else { "http://" };
+    format!("{scheme}{}{path}", server.trim_end_matches('/'))
+}
+
 /// What the server said, or that what answered is no Refrain.
 fn refused(server: &ServerArguments, status: u16, answer: &Value) -> Failure {
     match answer["error"]["message"].as_str() {
         Some(message) => Failure::new(message),
         None => Failure::new(format!("{} answered {status}, not as Refrain does", server.url)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url_of;
+
+    #[test]
+    fn a_server_is_named_with_or_without_a_scheme() {
+        for (server, url) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/x"),
+            ("https://cache.example/", "https://cache.example/x"),
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/x"),
+            ("[::1]:8080/", "http://[::1]:8080/x"),
+        ] {
+            assert_eq!(url_of(server, "/x"), url);
+        }
     }
 }
