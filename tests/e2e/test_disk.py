@@ -96,6 +96,23 @@ def test_a_server_that_ends_in_order_has_written_all_before(disk):
         assert seen["reused_from"]["disk"] > (full - 1) * PAGE - 1
 
 
+def test_of_a_prompt_larger_than_the_budget_the_beginning_is_kept(default_model, tmp_path):
+    flags = ["--cache-dir", str(tmp_path / "prompts"), "--cache-disk", "16MiB"]
+    rules = " ".join(f"{n} {SYSTEM}" for n in range(8))
+    with Server(*flags) as first:
+        full = verdict(ask(first, rules, max_tokens=1))["prompt_tokens"] // PAGE
+        assert first.terminate() == 0
+    with Server(*flags) as second:
+        held = metric(second, "refrain_disk_pages")
+        assert 0 < held < full, "all of it fits"
+        seen = verdict(ask(second, rules, max_tokens=1))
+        assert seen["reused_from"]["disk"] == held * PAGE
+        # What was not kept is refused once for each page, whoever asks how often.
+        for _ in range(2):
+            ask(second, rules, max_tokens=1)
+            wait_for(lambda: metric(second, "refrain_disk_refused_pages_total") == full - held)
+
+
 def test_only_the_first_part_in_common_is_restored(disk, kept):
     with Server(*disk) as second:
         changed = SYSTEM.replace("number 6", "number 60")

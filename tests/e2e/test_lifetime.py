@@ -102,10 +102,10 @@ def test_a_line_that_cannot_be_warmed_is_named(default_model, tmp_path):
     file = tmp_path / "warm.jsonl"
     file.write_text('{"prompt": "Once upon a time"}\n{"messages": []}\n')
     said = command("serve", "--port", "0", "--warm", str(file), check=1).stderr
-    assert "warm.jsonl: line 2: " in said and "messages" in said
+    assert f"--warm {file}: line 2: " in said and "messages" in said
     for wrong in ('{"messages": [', "# a comment", "null", "Once upon a time"):
         file.write_text(f'{{"prompt": "Once upon a time"}}\n{wrong}\n')
         said = command("serve", "--port", "0", "--warm", str(file), check=1).stderr
         assert "warm.jsonl: line 2: " in said and "JSON" in said, wrong
     gone = command("serve", "--port", "0", "--warm", str(tmp_path / "gone"), check=1).stderr
-    assert "No such file" in gone
+    assert "No such file" in gone and "--warm" in gone

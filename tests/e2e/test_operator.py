@@ -1,6 +1,7 @@
 """`refrain cache ls|show|pin|unpin|evict|clear|stats`: an operator and a running server."""
 
 import json
+import time
 
 import pytest
 from test_disk import SYSTEM, ask, disk, metric, wait_for, wait_until_written
@@ -79,8 +80,10 @@ def test_a_pin_stays_until_it_is_taken_back(server):
     one = prefix_of(server, SYSTEM)
     pinned = operate(server, "pin", one["id"], "rules")
     assert (pinned["name"], pinned["tokens"]) == ("rules", one["tokens"])
-    assert prefix_of(server, SYSTEM)["pins"] == ["rules"]
-    assert "pinned as rules" in command("cache", "ls", "--url", server.url).stdout
+    listed = prefix_of(server, SYSTEM)
+    assert listed["pins"] == ["rules"]
+    assert listed["pinned"] == {"ram": one["tokens"], "disk": 0}
+    assert "pinned as rules: " in command("cache", "ls", "--url", server.url).stdout
     assert operate(server, "clear")["pages"]["ram"] == 0
     assert operate(server, "evict", one["id"])["pages"]["ram"] == 0
     assert verdict(ask(server))["stop"]["reason"] == "end_of_prompt"
@@ -128,6 +131,8 @@ def test_what_is_wrong_is_said(server):
         ("show", {}, "'id' is missing"),
         ("pin", {"id": "x"}, "'name' is missing"),
         ("pin", {"id": "x", "name": "n" * 65}, "64 bytes"),
+        ("pin", {"id": "x", "name": "a\nb"}, "control characters"),
+        ("pin", {"id": "x", "name": "a\x1b[2J"}, "control characters"),
     ]:
         answer = http.post(f"/refrain/cache/{path}", json=body)
         assert answer.status_code == 400 and part in answer.json()["error"]["message"]
@@ -159,6 +164,51 @@ def test_what_is_given_up_does_not_come_back_from_disk(disk):
     with Server(*disk) as third:
         assert prefixes(third) == []
         assert verdict(ask(third))["stop"]["reason"] == "first_request"
+
+
+def test_a_pin_covers_what_is_on_disk_and_keeps_it_there(disk):
+    with Server(*disk) as first:
+        answer = ask(first)
+        prompt = verdict(answer)["prompt_tokens"]
+        wait_until_written(first, prompt + answer.usage.completion_tokens - 1)
+    with Server(*disk) as second:
+        (one,) = prefixes(second)
+        assert one["tiers"] == {"ram": 0, "disk": one["tokens"]}
+        assert one["last_used"] is None
+        table = command("cache", "ls", "--url", second.url).stdout
+        assert "before the server's start" in table
+        pinned = operate(second, "pin", one["id"], "rules")
+        assert pinned["tokens"] == pinned["prefix_tokens"] == one["tokens"]
+        (kept,) = prefixes(second)
+        assert kept["pinned"] == {"ram": one["tokens"], "disk": one["tokens"]}
+        assert kept["expires_at"] is None and kept["last_used"] > 0
+        cleared = operate(second, "clear")["pages"]
+        assert cleared["disk"] == 0
+        seen = verdict(ask(second))
+        assert seen["reused_from"] == {"ram": min(prompt - 1, one["tokens"]), "disk": 0}
+    with Server(*disk) as third:
+        assert max(one["tiers"]["disk"] for one in prefixes(third)) >= one["tokens"]
+
+
+def test_what_is_cleared_was_never_seen(disk):
+    """Whatever is just being written, and whatever other prompts begin like it."""
+    with Server(*disk) as server:
+        for number in range(6):
+            ask(server), ask(server, SYSTEM + " And be kind.")
+            if number % 2:
+                wait_for(lambda: metric(server, "refrain_disk_queued_bytes") == 0)
+            before = time.time()
+            operate(server, "clear")
+            stop = verdict(ask(server, max_tokens=1))["stop"]
+            assert stop["reason"] == "first_request"
+            assert before * 1000 - 1 <= stop["since"] <= time.time() * 1000
+            assert stop.get("held_tokens") is None
+        assert metric(server, "refrain_prompt_cache_evicted_pages_total") == 0
+
+
+def test_a_server_is_named_without_a_scheme(server):
+    host = server.url.removeprefix("http://")
+    assert "in RAM" in command("cache", "stats", "--url", host).stdout
 
 
 def test_pins_leave_room_for_requests(default_model):

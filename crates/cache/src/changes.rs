@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use crate::arena::Id;
 use crate::disk_page::DiskPage;
-use crate::node::{Kind, Lost, State};
+use crate::node::{Kind, Lost, State, UNKNOWN};
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
 use crate::tree::{ALL, GHOSTS, NOT_HELD, PrefixTree, Use};
@@ -194,7 +194,10 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         for page in tokens.chunks(PAGE_TOKENS) {
             let child = self.find(end, page, ALL).or_else(|| {
                 let lost = Lost { loss: Loss::Evicted, at: by.now, request: None };
-                self.add(end, page, State::Ghost(lost), by)
+                let child = self.add(end, page, State::Ghost(lost), by)?;
+                // Who wrote it knows when it was used.
+                self.nodes[child].used_at = UNKNOWN;
+                Some(child)
             });
             let Some(child) = child else { return false };
             self.change(child, |node| node.expires_at = node.expires_at.max(by.expires_at));
@@ -212,13 +215,15 @@ impl<P: Copy + Eq + Hash> PrefixTree<P> {
         true
     }
 
-    /// Notes that nothing is stored at `place` any more.
-    pub(crate) fn drop_place(&mut self, place: DiskPage, loss: Loss, now: Timestamp) {
-        let Some(id) = self.places.remove(&place) else { return };
+    /// Notes that nothing is stored at `place` any more. Returns the page in memory that it was the
+    /// copy of.
+    pub(crate) fn drop_place(&mut self, place: DiskPage, loss: Loss, now: Timestamp) -> Option<P> {
+        let id = self.places.remove(&place)?;
         self.nodes[id].disk = None;
         if self.nodes[id].kind() == Kind::Stored {
             self.set_state(id, State::Ghost(Lost { loss, at: now, request: None }));
         }
+        self.page(id)
     }
 
     /// Gives up a page in both tiers and then those before it, up to one that something else

@@ -46,7 +46,7 @@ pub use difference::{Difference, DifferenceKind};
 pub use disk_page::DiskPage;
 pub use lookup::{Held, Hit, Restorable};
 pub use namespace::Namespace;
-pub use operator::{Entry, PinRefused};
+pub use operator::{Entry, PinRefused, Pinnable, Pinned};
 pub use prompt_cache::{Limits, Pin, PromptCache, Stats};
 pub use timestamp::Timestamp;
 pub use token_page::PAGE_TOKENS;

@@ -217,7 +217,7 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         stop.held_tokens = Some(held_tokens);
         let Some(first) = first else { return (stop, None) };
         let node = self.tree.node(first);
-        stop.last_used = Some(node.used_at);
+        stop.last_used = node.last_used();
         if let Some((loss, at, request)) = node.lost() {
             stop.reason = loss.into();
             match loss {

@@ -13,6 +13,9 @@ use crate::verdict::Loss;
 /// What a node without an end of its life has for one.
 pub(crate) const NEVER: Timestamp = Timestamp(u64::MAX);
 
+/// When a page was used of which that is not known.
+pub(crate) const UNKNOWN: Timestamp = Timestamp(u64::MAX);
+
 /// The start of a namespace.
 pub(crate) struct Root {
     pub(crate) namespace: Namespace,
@@ -77,7 +80,7 @@ pub(crate) struct Node<P> {
     pub(crate) used: u64,
     /// Number of the operation that last published a sequence which ends with this page, or 0.
     pub(crate) ended: u64,
-    /// When it was last used.
+    /// When it was last used, or [`UNKNOWN`].
     pub(crate) used_at: Timestamp,
     /// The latest end of life that a user gave it; never before any descendant's.
     pub(crate) expires_at: Timestamp,
@@ -137,6 +140,11 @@ impl<P> Node<P> {
     /// A ghost that explains nothing beyond itself.
     pub(crate) fn is_ghost_leaf(&self) -> bool {
         matches!(self.state, State::Ghost(_)) && !self.has_children()
+    }
+
+    /// When it was last used, where that is known.
+    pub(crate) fn last_used(&self) -> Option<Timestamp> {
+        Some(self.used_at).filter(|&at| at != UNKNOWN)
     }
 
     /// How, when and for whom the page was lost.

@@ -62,7 +62,7 @@ pub struct Stats {
     pub ghost_bytes: usize,
     /// Namespaces in which something is held or remembered.
     pub namespaces: usize,
-    /// Pages evicted from memory since the start.
+    /// Pages evicted from memory to make room, since the start.
     pub evicted_pages: u64,
     /// Pages expired, in memory or on disk, since the start.
     pub expired_pages: u64,

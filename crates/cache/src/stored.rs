@@ -7,6 +7,7 @@ use crate::namespace::Namespace;
 use crate::prompt_cache::{PromptCache, shared_id};
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
+use crate::tree::{ALIVE, HELD};
 use crate::verdict::Loss;
 
 impl<P: Copy + Eq + Hash> PromptCache<P> {
@@ -40,9 +41,25 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
     }
 
     /// Notes that nothing is stored at `place` any more, and why. A page that is not in memory
-    /// either is remembered as lost for that reason. A place that nothing is known of is let be.
-    pub fn note_dropped(&mut self, place: DiskPage, loss: Loss, now: Timestamp) {
-        self.tree.drop_place(place, loss, now);
+    /// either is remembered as lost for that reason; one that is, is returned: it has no copy on
+    /// disk any more. A place that nothing is known of is let be.
+    pub fn note_dropped(&mut self, place: DiskPage, loss: Loss, now: Timestamp) -> Option<P> {
+        let page = self.tree.drop_place(place, loss, now);
         self.trim_ghosts();
+        page
+    }
+
+    /// The page in memory that ends with exactly these tokens.
+    pub fn page(&self, namespace: &Namespace, tokens: &[u32]) -> Option<P> {
+        let root = self.tree.root(namespace)?;
+        self.tree.page(self.tree.locate(root, tokens, HELD)?)
+    }
+
+    /// Where the full pages of a sequence lie on disk, as far as they are in memory or on disk
+    /// without a gap; `None` for one that is in memory alone.
+    pub fn places(&self, namespace: &Namespace, tokens: &[u32]) -> Vec<Option<DiskPage>> {
+        let Some(root) = self.tree.root(namespace) else { return Vec::new() };
+        let path = self.tree.descend(root, tokens, ALIVE).path;
+        path.iter().map(|&id| self.tree.node(id).disk).collect()
     }
 }

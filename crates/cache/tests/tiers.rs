@@ -440,7 +440,10 @@ fn entries_are_the_longest_prefixes_and_can_be_evicted() {
     let seen: Vec<_> = entries.iter().map(|e| (&e.tokens[..], e.ram_pages, e.disk_pages)).collect();
     assert_eq!(seen, [(&other[..], 3, 2), (&tokens(40)[..], 3, 2)]);
     assert_eq!(entries[0].expires_at, Some(Timestamp(8_000)));
-    assert_eq!((entries[1].request.as_deref(), entries[1].last_used), (Some("publisher"), NOW));
+    assert_eq!(
+        (entries[1].request.as_deref(), entries[1].last_used),
+        (Some("publisher"), Some(NOW))
+    );
     assert_eq!(cache.entries(&EVERYONE, 1).len(), 1);
     assert_eq!(cache.evict_prefix(&EVERYONE, &other, "", NOW).pages, [12], "its own page");
     let freed = cache.evict_prefix(&EVERYONE, &tokens(40), "", NOW);

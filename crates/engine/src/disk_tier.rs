@@ -4,7 +4,7 @@
 //! Pages are written while there is nothing to compute, and now and then beside computing. A page
 //! that waits may still be evicted; it is then not written.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use cache::disk::{
     DiskEvent, DiskOptions, DiskStats, DiskStore, DropReason, NewPage, ReadRun, SequencePage,
     StoredRun, Wanted, lasts_long_enough,
 };
-use cache::{Loss, Namespace, PAGE_TOKENS, PromptCache, Restorable, Timestamp};
+use cache::{Loss, Namespace, PAGE_TOKENS, Pinned, PromptCache, Restorable, Timestamp};
 use kernels::{KvStore, PageId};
 
 /// Bytes of pages that wait in memory to be written.
@@ -70,16 +70,35 @@ struct Unwritten {
     left: u32,
 }
 
+/// What is known of a copy on disk of a page of the pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    /// Nobody has asked for one.
+    Unasked,
+    /// It is there, or waits to be written.
+    Noted,
+    /// It was to be there, and is not: the page is written with its next use.
+    Lost,
+}
+
 /// The store, and what waits for it.
 pub(crate) struct DiskTier {
     store: DiskStore,
     backlog: VecDeque<Backlog>,
-    /// Pages of the pool that are written or wait to be.
-    noted: Vec<bool>,
+    /// Of each page of the pool.
+    copies: Vec<Copied>,
+    /// Pages of the pool that the disk has refused since they came into the prompt cache.
+    refused: Vec<bool>,
+    /// How many it ever refused.
+    refused_pages: u64,
     /// When the lives of these end on disk, as far as that is known here: else it is long ago.
     last_until: Vec<Option<Timestamp>>,
     /// How often each page of the pool has left the prompt cache.
     left: Vec<u32>,
+    /// Namespaces that are being deleted, and for each time that is asked for the sequences that
+    /// stay: what is told of other pages is older than that, and deleted.
+    clearing: HashMap<[u8; 32], VecDeque<Vec<Vec<u32>>>>,
+    budget_bytes: u64,
     written_at: Instant,
     report: fn(&str),
 }
@@ -103,16 +122,20 @@ impl DiskTier {
             page_bytes,
             queue_bytes: QUEUE_BYTES.max(page_bytes),
         };
-        let opened = DiskStore::open(&disk, now, |run| note_run(&run, cache, now));
+        let opened = DiskStore::open(&disk, now, |run| note_run(&run, cache, now, |_| true));
         match opened {
             Ok(opened) => {
                 opened.damage.iter().for_each(|damage| report(&damage.to_string()));
                 Some(DiskTier {
                     store: opened.store,
                     backlog: VecDeque::new(),
-                    noted: vec![false; pages],
+                    copies: vec![Copied::Unasked; pages],
+                    refused: vec![false; pages],
+                    refused_pages: 0,
                     last_until: vec![None; pages],
                     left: vec![0; pages],
+                    clearing: HashMap::new(),
+                    budget_bytes: options.budget_bytes,
                     written_at: Instant::now(),
                     report,
                 })
@@ -140,7 +163,8 @@ impl DiskTier {
         for (depth, &page) in pages[..full].iter().enumerate().filter(|(_, page)| is_cached(**page))
         {
             let last_until = &mut self.last_until[page as usize];
-            if !std::mem::replace(&mut self.noted[page as usize], true) {
+            let copied = std::mem::replace(&mut self.copies[page as usize], Copied::Noted);
+            if copied != Copied::Noted {
                 *last_until = expires_at;
                 unwritten.push_back(Unwritten { depth, page, left: self.left[page as usize] });
             } else if !lasts_long_enough(*last_until, expires_at, now) {
@@ -148,15 +172,16 @@ impl DiskTier {
                 longer = Some(depth);
             }
         }
-        if unwritten.is_empty() && longer.is_none() {
-            return;
-        }
+        let Some(last) = full.checked_sub(1) else { return };
         let namespace = namespace.to_bytes();
         let tokens: Arc<[u32]> = Arc::from(&tokens[..full * PAGE_TOKENS]);
+        let up_to =
+            |depth| SequencePage { namespace, tokens: Arc::clone(&tokens), depth, expires_at };
         if let Some(depth) = longer {
-            let tokens = Arc::clone(&tokens);
-            self.store.lengthen(SequencePage { namespace, tokens, depth, expires_at }, now);
+            self.store.lengthen(up_to(depth), now);
         }
+        // Who reuses pages in memory keeps their copies from being the least recently used.
+        self.store.note_used(up_to(last), now);
         if !unwritten.is_empty() {
             self.backlog.push_back(Backlog { namespace, tokens, pages: unwritten });
         }
@@ -165,14 +190,15 @@ impl DiskTier {
     /// Takes note that pages of the pool hold what was read from disk.
     pub(crate) fn note_restored(&mut self, pages: &[PageId]) {
         for &page in pages {
-            self.noted[page as usize] = true;
+            self.copies[page as usize] = Copied::Noted;
             self.last_until[page as usize] = Some(Timestamp(0));
         }
     }
 
     /// Takes note that a page has left the prompt cache.
     pub(crate) fn note_left(&mut self, page: PageId) {
-        self.noted[page as usize] = false;
+        self.copies[page as usize] = Copied::Unasked;
+        self.refused[page as usize] = false;
         self.left[page as usize] = self.left[page as usize].wrapping_add(1);
     }
 
@@ -242,15 +268,21 @@ impl DiskTier {
         if self.backlog.is_empty() { LOOK_EVERY } else { WRITE_AGAIN }
     }
 
-    /// Tells the tree what has happened on disk.
-    pub(crate) fn poll(&mut self, cache: &mut PromptCache<PageId>, now: Timestamp) {
+    /// Tells the tree what has happened on disk; whether pages in memory have lost their copies
+    /// there.
+    pub(crate) fn poll(&mut self, cache: &mut PromptCache<PageId>, now: Timestamp) -> bool {
+        let mut lost = Vec::new();
         for event in self.store.poll(now) {
             match event {
                 DiskEvent::Stored(page, place) => {
-                    let namespace = Namespace::from_bytes(page.namespace);
-                    cache.note_stored(&namespace, page.path(), place, page.expires_at, now);
+                    if self.is_news(&page.namespace, page.path()) {
+                        let namespace = Namespace::from_bytes(page.namespace);
+                        cache.note_stored(&namespace, page.path(), place, page.expires_at, now);
+                    }
                 }
-                DiskEvent::Found(run) => note_run(&run, cache, now),
+                DiskEvent::Found(run) => {
+                    note_run(&run, cache, now, |path| self.is_news(&run.namespace, path));
+                }
                 DiskEvent::Dropped { place, reason } => {
                     let loss = match reason {
                         DropReason::Evicted | DropReason::Vanished | DropReason::Deleted => {
@@ -258,10 +290,17 @@ impl DiskTier {
                         }
                         DropReason::Damaged => Loss::Damaged,
                     };
-                    cache.note_dropped(place, loss, now);
+                    lost.extend(cache.note_dropped(place, loss, now));
                 }
-                // It is computed again when it is wanted.
-                DiskEvent::Refused(_) => {}
+                DiskEvent::Cleared(namespace) => {
+                    if let Some(asked) = self.clearing.get_mut(&namespace) {
+                        asked.pop_front();
+                        if asked.is_empty() {
+                            self.clearing.remove(&namespace);
+                        }
+                    }
+                }
+                DiskEvent::Refused(page) => self.note_refused(&page, cache),
                 DiskEvent::Damaged(damage) => (self.report)(&damage.to_string()),
                 DiskEvent::Paused { message, .. } => (self.report)(&format!(
                     "the prompt cache cannot be written to disk and stays in memory: {message}"
@@ -269,6 +308,58 @@ impl DiskTier {
                 DiskEvent::Resumed => (self.report)("the prompt cache is written to disk again"),
             }
         }
+        lost.iter().for_each(|&page| self.note_unstored(page));
+        !lost.is_empty()
+    }
+
+    /// Whether what is told of a page is to be believed: not if it is just being deleted.
+    fn is_news(&self, namespace: &[u8; 32], path: &[u32]) -> bool {
+        let stays = |spared: &Vec<Vec<u32>>| spared.iter().any(|tokens| tokens.starts_with(path));
+        self.clearing.get(namespace).is_none_or(|asked| asked.iter().all(stays))
+    }
+
+    /// Takes note that a page in memory has no copy on disk any more: when it is used again, it is
+    /// written again.
+    pub(crate) fn note_unstored(&mut self, page: PageId) {
+        self.copies[page as usize] = Copied::Lost;
+    }
+
+    /// Takes note that the disk has refused a page. What waits and goes on from it could not be
+    /// reached without it.
+    fn note_refused(&mut self, refused: &SequencePage, cache: &PromptCache<PageId>) {
+        let namespace = Namespace::from_bytes(refused.namespace);
+        let mut pages: Vec<PageId> = cache.page(&namespace, refused.path()).into_iter().collect();
+        for waiting in &mut self.backlog {
+            if waiting.namespace == refused.namespace && waiting.tokens.starts_with(refused.path())
+            {
+                // They wait in order.
+                let first = waiting.pages.partition_point(|it| it.depth <= refused.depth);
+                let after = waiting.pages.split_off(first).into_iter();
+                let after = after.filter(|it| self.left[it.page as usize] == it.left);
+                pages.extend(after.map(|it| it.page));
+            }
+        }
+        for page in pages {
+            self.copies[page as usize] = Copied::Lost;
+            let again = std::mem::replace(&mut self.refused[page as usize], true);
+            self.refused_pages += u64::from(!again);
+        }
+    }
+
+    /// Notes to be written again what a pin keeps and has no copy on disk any more.
+    pub(crate) fn note_lost(&mut self, pinned: &Pinned<PageId>, now: Timestamp) {
+        let Pinned { namespace, tokens, pages, expires_at } = pinned;
+        let is_lost = |page: &PageId| self.copies[*page as usize] == Copied::Lost;
+        let lost: HashSet<PageId> = pages.iter().copied().filter(is_lost).collect();
+        if !lost.is_empty() {
+            self.note(namespace, tokens, pages, *expires_at, now, |page| lost.contains(&page));
+        }
+    }
+
+    /// Whether so many pages fit half of the budget. More of them are not written again and again
+    /// as they take each other's room.
+    pub(crate) fn has_room_for_pins(&self, pages: usize, page_bytes: usize) -> bool {
+        (pages as u64).saturating_mul(page_bytes as u64) <= self.budget_bytes / 2
     }
 
     /// How long it should take to read so many pages, in seconds; `None` before anything was read.
@@ -285,9 +376,14 @@ impl DiskTier {
         wake: &Wake,
     ) -> Option<ReadRun> {
         let Restorable { places, tokens, .. } = restorable;
-        places.iter().for_each(|&place| self.store.touch(place, now));
-        let first = tokens.len() / PAGE_TOKENS - places.len();
-        let wanted = Wanted::run(&namespace.to_bytes(), tokens, first, places);
+        let (pages, namespace) = (tokens.len() / PAGE_TOKENS, namespace.to_bytes());
+        let first = pages - places.len();
+        if let Some(depth) = pages.checked_sub(1) {
+            let tokens = Arc::from(&tokens[..]);
+            let used = SequencePage { namespace, tokens, depth, expires_at: None };
+            self.store.note_used(used, now);
+        }
+        let wanted = Wanted::run(&namespace, tokens, first, places);
         let wake = Arc::clone(wake);
         self.store.reader().read_run(wanted, READ_AHEAD, move || wake()).ok()
     }
@@ -295,7 +391,11 @@ impl DiskTier {
     /// How many of the tokens are held on disk for another model, or for this one computed in
     /// another way.
     pub(crate) fn held_otherwise(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
-        self.store.held_under_other_model(&namespace.to_bytes(), tokens)
+        let namespace = namespace.to_bytes();
+        if self.clearing.contains_key(&namespace) {
+            return 0;
+        }
+        self.store.held_under_other_model(&namespace, tokens)
     }
 
     /// Deletes the pages of `tokens` but the `first` ones.
@@ -303,19 +403,26 @@ impl DiskTier {
         self.store.delete_pages(namespace.to_bytes(), tokens.to_vec(), first);
     }
 
-    /// Deletes all pages of a namespace.
-    pub(crate) fn delete_namespace(&self, namespace: &Namespace) {
-        self.store.delete_namespace(namespace.to_bytes());
+    /// Deletes all pages of a namespace but those of the `spared` sequences.
+    pub(crate) fn delete_namespace(&mut self, namespace: &Namespace, spared: Vec<Vec<u32>>) {
+        let namespace = namespace.to_bytes();
+        self.clearing.entry(namespace).or_default().push_back(spared.clone());
+        self.store.delete_namespace(namespace, spared);
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
-        self.store.stats()
+        DiskStats { refused_pages: self.refused_pages, ..self.store.stats() }
     }
 }
 
-fn note_run(run: &StoredRun, cache: &mut PromptCache<PageId>, now: Timestamp) {
+fn note_run(
+    run: &StoredRun,
+    cache: &mut PromptCache<PageId>,
+    now: Timestamp,
+    is_news: impl Fn(&[u32]) -> bool,
+) {
     let namespace = Namespace::from_bytes(run.namespace);
-    for (path, place, expires_at) in run.paths() {
+    for (path, place, expires_at) in run.paths().filter(|(path, ..)| is_news(path)) {
         cache.note_stored(&namespace, path, place, expires_at, now);
     }
 }

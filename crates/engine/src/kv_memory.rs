@@ -3,12 +3,14 @@
 //! The prompt cache holds one reference to each page in its tree. When the pool is empty,
 //! the cache gives up pages that no running sequence uses.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
 use cache::disk::{DiskStats, ReadError, ReadRun};
 use cache::{
-    DiskPage, Freed, Held, Hit, Loss, Namespace, PinRefused, PromptCache, Restorable, Timestamp,
+    DiskPage, Freed, Held, Hit, Loss, Namespace, PinRefused, Pinnable, PromptCache, Restorable,
+    Timestamp,
 };
 use kernels::{PAGE_TOKENS, PageId};
 
@@ -197,10 +199,12 @@ impl KvMemory {
         let unused = self.cache.insert_restored(namespace, tokens, pages, now);
         self.give_back(unused);
         if let Some(disk) = &mut self.disk {
-            // They need not be written.
-            let restored = pages[pages.len() - restored..].iter().copied();
-            let cached = restored.filter(|&page| self.in_cache[page as usize]);
-            disk.note_restored(&cached.collect::<Vec<_>>());
+            // They need not be written, unless somebody has deleted their copies meanwhile.
+            let places = self.cache.places(namespace, tokens);
+            let restored = pages.iter().zip(places).skip(pages.len() - restored);
+            let stored =
+                restored.filter(|(page, place)| self.in_cache[**page as usize] && place.is_some());
+            disk.note_restored(&stored.map(|(&page, _)| page).collect::<Vec<_>>());
         }
     }
 
@@ -231,9 +235,22 @@ impl KvMemory {
     /// Tells the prompt cache what has happened on disk, and ends the lives that end by `now`.
     pub(crate) fn look_after(&mut self, now: Timestamp) {
         if let Some(disk) = &mut self.disk {
-            disk.poll(&mut self.cache, now);
+            let has_lost = disk.poll(&mut self.cache, now);
+            if has_lost {
+                self.write_pinned_again(now);
+            }
         }
         self.expire(now);
+    }
+
+    /// Notes to be written what is pinned and has lost its copy on disk.
+    fn write_pinned_again(&mut self, now: Timestamp) {
+        let Some(disk) = &mut self.disk else { return };
+        let pinned: Vec<_> = self.cache.pinned().collect();
+        let pages: HashSet<PageId> = pinned.iter().flat_map(|pin| &pin.pages).copied().collect();
+        if disk.has_room_for_pins(pages.len(), self.pool.page_bytes()) {
+            pinned.iter().for_each(|pin| disk.note_lost(pin, now));
+        }
     }
 
     /// How long it should take to read so many pages, in seconds; `None` before anything was read.
@@ -273,7 +290,8 @@ impl KvMemory {
             ReadError::Gone => Loss::Evicted,
             ReadError::Damaged => Loss::Damaged,
         };
-        self.cache.note_dropped(place, loss, now);
+        let in_memory = self.cache.note_dropped(place, loss, now);
+        self.disk.iter_mut().zip(in_memory).for_each(|(disk, page)| disk.note_unstored(page));
     }
 
     /// How many of the tokens are held on disk for another model, or numerics id.
@@ -300,15 +318,32 @@ impl KvMemory {
         self.give_back(expired.pages);
     }
 
-    /// Keeps what is in memory of a prefix there. Pins keep at most half of the pages, so that
-    /// requests have room beside them.
+    /// Keeps what is in memory of a prefix there, and on disk where it was to be. Pins keep at most
+    /// half of the pages, so that requests have room beside them.
     pub(crate) fn pin_prefix(
         &mut self,
         namespace: &Namespace,
         name: &str,
         tokens: &[u32],
+        now: Timestamp,
     ) -> Result<usize, PinRefused> {
-        self.cache.pin_prefix(name, namespace, tokens, self.pool.pages() / 2)
+        let tokens = self.cache.pin_prefix(name, namespace, tokens, self.pins_max())?;
+        self.write_pinned_again(now);
+        Ok(tokens)
+    }
+
+    /// What of a prefix could be pinned.
+    pub(crate) fn pinnable(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        tokens: &[u32],
+    ) -> Result<Pinnable, PinRefused> {
+        self.cache.pinnable(name, namespace, tokens, self.pins_max())
+    }
+
+    fn pins_max(&self) -> usize {
+        self.pool.pages() / 2
     }
 
     /// Takes all pins back; whether there were any.
@@ -341,8 +376,9 @@ impl KvMemory {
     pub(crate) fn clear_namespace(&mut self, namespace: &Namespace, now: Timestamp) -> GivenUp {
         self.expire(now);
         let freed = self.cache.clear_namespace(namespace, now);
-        if let Some(disk) = &self.disk {
-            disk.delete_namespace(namespace);
+        if let Some(disk) = &mut self.disk {
+            let pinned = self.cache.pinned().filter(|pin| pin.namespace == *namespace);
+            disk.delete_namespace(namespace, pinned.map(|pin| pin.tokens).collect());
         }
         self.take_freed(freed)
     }

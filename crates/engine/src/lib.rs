@@ -100,7 +100,7 @@ pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
     MAX_RUNNING, MAX_WAIT, StartError,
 };
-pub use order::OrderError;
+pub use order::{OrderError, PinError};
 pub use page_ages::AgeFigures;
 pub use reference::{Reference, dequantize};
 pub use request::{

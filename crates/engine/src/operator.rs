@@ -3,12 +3,23 @@
 //! The cache lives in the engine's thread, so that what is asked is done there, between two steps,
 //! and the answer comes through a channel.
 
+use std::time::Duration;
+
 use cache::{Entry, Namespace, PinRefused, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::engine::Engine;
 use crate::kv_memory::{GivenUp, KvMemory};
-use crate::order::OrderError;
+use crate::order::{OrderError, PinError};
+use crate::request::{Event, Request};
+
+/// How much of a prefix that is to be pinned is in memory.
+enum InMemory {
+    /// All; so many tokens are pinned.
+    Pinned(usize),
+    /// Not all of so many tokens that are held, which live so long.
+    InPart(usize, Option<Duration>),
+}
 
 impl Engine {
     /// Up to `entries_max` longest prefixes of a namespace that the prompt cache holds, the most
@@ -49,20 +60,50 @@ impl Engine {
         carried_out(self, order).await
     }
 
-    /// Keeps what is in memory of a prefix there until [`unpin_prefix`](Self::unpin_prefix) is
-    /// given the name. A pin of the namespace with this name is taken back. Returns how many tokens
-    /// it keeps.
+    /// Keeps a prefix in memory, as far as it is held, until [`unpin_prefix`](Self::unpin_prefix)
+    /// is given the name. What of it is on disk only is brought into memory first, as for a request
+    /// that asks for it. What was on disk, or was to be, is kept there too. A pin of the namespace
+    /// with this name is taken back. Returns how many tokens it keeps.
     ///
     /// # Errors
-    /// As [`cached_prefixes`](Self::cached_prefixes).
+    /// When nothing of it is held, or pins would keep too much; and when what is on disk cannot be
+    /// brought into memory. Nothing is pinned then.
     pub async fn pin_prefix(
         &self,
         namespace: Namespace,
         name: String,
         tokens: Vec<u32>,
-    ) -> Result<Result<usize, PinRefused>, OrderError> {
-        let order = move |memory: &mut KvMemory, _| memory.pin_prefix(&namespace, &name, &tokens);
-        carried_out(self, order).await
+    ) -> Result<usize, PinError> {
+        let (pin_name, pin_tokens) = (name.clone(), tokens.clone());
+        let order = move |memory: &mut KvMemory, now: Timestamp| {
+            memory.expire(now);
+            let pinnable = memory.pinnable(&namespace, &pin_name, &pin_tokens)?;
+            if pinnable.in_memory >= pinnable.tokens {
+                let pinned = memory.pin_prefix(&namespace, &pin_name, &pin_tokens, now)?;
+                return Ok(InMemory::Pinned(pinned));
+            }
+            let left = |at: Timestamp| Duration::from_millis(at.0.saturating_sub(now.0));
+            Ok(InMemory::InPart(pinnable.tokens, pinnable.expires_at.map(left)))
+        };
+        let found: Result<InMemory, PinRefused> = carried_out(self, order).await?;
+        let (held, lifetime) = match found? {
+            InMemory::Pinned(pinned) => return Ok(pinned),
+            InMemory::InPart(held, lifetime) => (held, lifetime),
+        };
+        let request = Request {
+            max_tokens: Some(0),
+            lifetime,
+            ..Request::new(format!("pin-{name}"), tokens[..held].to_vec(), namespace)
+        };
+        let mut events = self.submit(request)?;
+        while let Some(event) = events.recv().await {
+            if let Event::Failed(error) = event {
+                return Err(error.into());
+            }
+        }
+        let order =
+            move |memory: &mut KvMemory, now| memory.pin_prefix(&namespace, &name, &tokens, now);
+        Ok(carried_out(self, order).await??)
     }
 
     /// Takes a named pin back; whether there was one.

@@ -1,14 +1,32 @@
 //! Orders to the engine's thread that are no requests.
 
-use cache::Timestamp;
+use cache::{PinRefused, Timestamp};
 
 use crate::kv_memory::KvMemory;
+use crate::request::{EngineError, SubmitError};
 
 /// Orders that may wait for the end of a step.
 pub(crate) const ORDERS_MAX: usize = 64;
 
 /// Something to be done with the memory in the engine's thread, at a moment.
 pub(crate) type Order = Box<dyn FnOnce(&mut KvMemory, Timestamp) + Send>;
+
+/// Why a prefix was not pinned.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PinError {
+    /// The prompt cache would not.
+    #[error(transparent)]
+    Refused(#[from] PinRefused),
+    /// The order was not carried out.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// A part of it is on disk only, and was not admitted to be read.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// That part could not be brought into memory.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
 
 /// Why an operator's order was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,9 @@
 //! Requests whose prefix is being read from disk, among others, on a small pool.
 
+use std::path::Path;
 use std::sync::Mutex;
 
+use cache::{PAGE_TOKENS, Reason, Stop};
 use kernels::PageId;
 
 use super::tests::{answer, counted, going, model, package, plan, run_alone, submit};
@@ -26,7 +28,7 @@ fn holding(
     drop(first);
     let second = OnDisk::new(model, pages, 64, directory.path());
     let stored = second.scheduler.stats().disk.unwrap().pages;
-    assert_eq!(stored, tokens.len() / cache::PAGE_TOKENS);
+    assert_eq!(stored, tokens.len() / PAGE_TOKENS);
     second
 }
 
@@ -217,4 +219,120 @@ fn an_end_writes_what_waits_or_says_that_it_could_not() {
     }
     let expected = "5 pages of the prompt cache were not written to disk: that was given 0 s";
     assert_eq!(*SAID.lock().unwrap(), [expected]);
+}
+
+/// Runs a request to its end, and says why its reuse stopped.
+fn ask(on_disk: &mut OnDisk, model: &mut Model, request: Request) -> Stop {
+    let mut events = submit(&mut on_disk.scheduler, request);
+    while !on_disk.scheduler.is_idle() {
+        on_disk.step(model);
+    }
+    on_disk.scheduler.audit(&[]);
+    let started = std::iter::from_fn(|| events.try_recv().ok()).find_map(|event| match event {
+        Event::Started { verdict } => Some(verdict),
+        _ => None,
+    });
+    started.expect("it ran").stop
+}
+
+/// Hands all that waits to the thread that writes, and hears of nothing.
+fn queue(on_disk: &mut OnDisk) {
+    let now = on_disk.scheduler.now;
+    while on_disk.scheduler.memory.write_to_disk(false, now) {}
+}
+
+#[test]
+fn what_is_cleared_was_never_seen_whatever_the_disk_is_just_doing() {
+    let (mut model, everyone) = (model(), Namespace::public());
+    let long = going("long", counted(0, 200), 1);
+    // Cleared before anything is written, while it is, and when it was.
+    for (queued, written) in [(false, false), (true, false), (true, true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut on_disk = OnDisk::new(&model, 40, 64, directory.path());
+        ask(&mut on_disk, &mut model, long.clone());
+        if queued {
+            queue(&mut on_disk);
+        }
+        if written {
+            on_disk.write();
+        }
+        let cleared = wall_clock();
+        on_disk.scheduler.memory.clear_namespace(&everyone, cleared);
+        for other in [going("at once", counted(0, 90), 1), going("then", counted(50, 90), 1)] {
+            let stop = ask(&mut on_disk, &mut model, other);
+            assert_eq!((stop.reason, stop.since), (Reason::FirstRequest, Some(cleared)));
+        }
+        on_disk.write();
+        // What was computed since is known, and on disk, and nothing else.
+        let stop = ask(&mut on_disk, &mut model, long.clone());
+        assert_eq!((stop.reason, stop.held_tokens), (Reason::EndOfCached, None));
+        let stats = on_disk.scheduler.stats();
+        assert_eq!((stats.evicted_pages, stats.ghosts), (0, 0));
+        drop(on_disk);
+        let next = OnDisk::new(&model, 40, 64, directory.path());
+        let stored = next.scheduler.memory.cache().entries(&everyone, 9);
+        let mut tokens: Vec<_> = stored.iter().map(|entry| entry.tokens.clone()).collect();
+        tokens.sort();
+        assert_eq!(tokens, [counted(0, 80), counted(50, 80)]);
+    }
+}
+
+/// Deletes all files of pages under a server, which notices it.
+fn lose_files(on_disk: &mut OnDisk, directory: &Path) {
+    for file in std::fs::read_dir(directory).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "segment") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let later = Timestamp(wall_clock().0 + 10_000);
+    let until = Instant::now() + Duration::from_secs(20);
+    while on_disk.scheduler.memory.cache().stats().stored_pages > 0 {
+        assert!(Instant::now() < until, "it is not noticed");
+        on_disk.scheduler.memory.look_after(later);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_is_pinned_stays_on_disk_or_is_written_again() {
+    let (mut model, everyone) = (model(), Namespace::public());
+    let one = going("one", counted(0, 90), 1);
+    for (written, deleted) in [(false, false), (true, false), (true, true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut on_disk = OnDisk::new(&model, 40, 64, directory.path());
+        ask(&mut on_disk, &mut model, one.clone());
+        ask(&mut on_disk, &mut model, going("other", counted(100, 90), 1));
+        if written {
+            on_disk.write();
+        } else {
+            queue(&mut on_disk);
+        }
+        let memory = &mut on_disk.scheduler.memory;
+        assert_eq!(memory.pin_prefix(&everyone, "rules", &counted(0, 64), wall_clock()), Ok(64));
+        memory.clear_namespace(&everyone, wall_clock());
+        if deleted {
+            lose_files(&mut on_disk, directory.path());
+        }
+        on_disk.write();
+        drop(on_disk);
+        let next = OnDisk::new(&model, 40, 64, directory.path());
+        let stored = next.scheduler.memory.cache().entries(&everyone, 9);
+        assert_eq!(stored.len(), 1);
+        assert_eq!((&stored[0].tokens, stored[0].disk_pages), (&counted(0, 64), 4));
+    }
+}
+
+#[test]
+fn what_was_deleted_under_a_server_is_written_again_with_its_next_use() {
+    let (mut model, directory) = (model(), tempfile::tempdir().unwrap());
+    let mut on_disk = OnDisk::new(&model, 40, 64, directory.path());
+    ask(&mut on_disk, &mut model, going("one", counted(0, 90), 1));
+    on_disk.write();
+    lose_files(&mut on_disk, directory.path());
+    on_disk.write();
+    assert_eq!(on_disk.scheduler.stats().disk.unwrap().pages, 0, "nobody has used it since");
+    assert_eq!(ask(&mut on_disk, &mut model, going("two", counted(0, 90), 1)).at, 89);
+    on_disk.write();
+    assert_eq!(on_disk.scheduler.stats().disk.unwrap().pages, 5);
 }

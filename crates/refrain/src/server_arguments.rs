@@ -41,8 +41,13 @@ pub(crate) enum CacheOrder {
     Show(CacheIdArguments),
     /// Keep a prefix in memory, under a name
     ///
-    /// Neither eviction nor the end of its life takes it away, until it is unpinned or the server
-    /// ends. Another prefix that is pinned under the same name takes its place.
+    /// What of it is on disk only is read first. Neither eviction, nor the end of its life, nor
+    /// refrain cache clear takes it away, until it is unpinned or the server ends: after a restart
+    /// it lies on disk like any other prefix, and can be pinned again. Where the server keeps
+    /// prefixes on disk, its copy stays there as long as it is pinned; a copy that is lost is
+    /// written again, as far as all pins take no more than half of --cache-disk. All pins together
+    /// keep at most half of the memory for K/V, and are all taken back before a request fails that
+    /// fits it alone. Another prefix that is pinned under the same name takes its place.
     Pin(CachePinArguments),
     /// Take a pin back
     Unpin(CacheUnpinArguments),
@@ -52,8 +57,9 @@ pub(crate) enum CacheOrder {
     Evict(CacheIdArguments),
     /// Give up all of your prefixes, in memory and on disk
     ///
-    /// What is pinned stays in memory. What other models have on disk goes too; what they have in
-    /// memory, their servers keep.
+    /// What is pinned stays, in memory and on disk. What other models have on disk goes too; what
+    /// other servers have in memory, they keep. It counts as never seen: the next request that
+    /// begins like it is a first_request.
     Clear(ServerArguments),
     /// Figures of a server's prompt cache
     ///

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
+use crate::disk::chain::ChainKey;
 use crate::disk::damage::{Damage, DamageKind};
 use crate::disk::directory::{Directory, FileKind, Listed};
 use crate::disk::event::{DiskEvent, DropReason};
@@ -114,7 +115,21 @@ impl Catalog {
             self.look_at(one, now);
         }
         self.note_uses(NOTE_USE_MS);
-        self.make_room(0, segments, writing);
+        self.make_room(0, segments, |name| writing == Some(name));
+    }
+
+    /// Notes that the pages of a path were used. Of several segments, those whose first page stands
+    /// further ahead count as used a little later: they must go after what follows in others.
+    pub(crate) fn touch_path(&self, keys: &[ChainKey], now: Timestamp) {
+        let numbers = self.index.segments_of(keys);
+        let segments = self.shared.segments();
+        for (later, number) in (0..).zip(numbers.iter().rev()) {
+            if let Some(segment) = segments.get(number) {
+                segment.touch(Timestamp(now.0.saturating_add(later)));
+                // Also where another process makes room, and after a crash.
+                segment.note_use(1);
+            }
+        }
     }
 
     /// Writes to the files when they were used, where that is this much newer than what they say.
@@ -288,12 +303,13 @@ impl Catalog {
     }
 
     /// Deletes the least recently used segments until `bytes` more fit the budget; true if they
-    /// do. Segments that somebody writes stay, and nothing is deleted while another process does.
-    pub(crate) fn make_room(
+    /// do. Segments that somebody writes stay, and those that are to, and nothing is deleted while
+    /// another process does.
+    fn make_room(
         &mut self,
         bytes: u64,
         mut segments: Vec<Listed>,
-        writing: Option<&str>,
+        stays: impl Fn(&str) -> bool,
     ) -> bool {
         let mut total: u64 = segments.iter().map(|one| one.bytes).sum();
         let mut files = segments.len();
@@ -303,7 +319,7 @@ impl Catalog {
         let lock = if is_enough { None } else { self.directory.lock_file().ok() };
         if lock.as_ref().is_some_and(|lock| lock.try_lock().is_ok()) {
             segments.sort_by_key(|one| self.last_used(one));
-            for one in segments.iter().filter(|one| writing != Some(&one.name)) {
+            for one in segments.iter().filter(|one| !stays(&one.name)) {
                 if is_enough {
                     break;
                 }
@@ -329,17 +345,23 @@ impl Catalog {
         }
     }
 
-    /// Makes room for a new segment; true if there is.
-    pub(crate) fn make_room_for(&mut self, geometry: Geometry) -> io::Result<bool> {
-        self.directory.ensure()?;
-        let segments = segments_of(self.directory.list()?);
-        Ok(self.make_room(geometry.segment_bytes(), segments, None))
+    /// Whether there can be room for a segment.
+    pub(crate) fn fits(&self, geometry: Geometry) -> bool {
+        geometry.segment_bytes() <= self.budget
     }
 
-    /// Names of segments of other models.
-    pub(crate) fn segments_of_other_models(&self) -> Vec<String> {
-        let others = self.known.iter().filter(|(_, known)| matches!(known, Known::Other { .. }));
-        others.map(|(name, _)| name.clone()).collect()
+    /// Makes room for a new segment, but not at the cost of pages of this path; true if there is.
+    pub(crate) fn make_room_for(
+        &mut self,
+        geometry: Geometry,
+        path: &[ChainKey],
+    ) -> io::Result<bool> {
+        self.directory.ensure()?;
+        let segments = segments_of(self.directory.list()?);
+        let of_path = self.index.segments_of(path).into_iter();
+        let of_path = of_path.filter_map(|number| self.shared.segment(number));
+        let of_path: HashSet<String> = of_path.map(|segment| segment.name.clone()).collect();
+        Ok(self.make_room(geometry.segment_bytes(), segments, |name| of_path.contains(name)))
     }
 
     /// Segments of this model that are sound and not full, the fullest first.

@@ -37,6 +37,17 @@ impl ChainKey {
     }
 }
 
+/// The keys of the full pages of a sequence, in order.
+pub(crate) fn keys_of(namespace: &[u8; 32], tokens: &[u32]) -> Vec<ChainKey> {
+    let (pages, _) = tokens.as_chunks::<PAGE_TOKENS>();
+    let mut key = ChainKey::root(namespace);
+    let next = |page| {
+        key = key.next(page);
+        key
+    };
+    pages.iter().map(next).collect()
+}
+
 /// The keys of the pages of one sequence after the other, so that a sequence whose pages come one
 /// by one, or one that begins like the last, is not hashed from its start each time.
 #[derive(Default)]
@@ -48,14 +59,14 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The keys of the page before page `depth` of `tokens`, and of that page; `None` where the
-    /// tokens end before it does.
+    /// The keys of the pages of `tokens` from the first up to page `depth`, after that of the root;
+    /// `None` where the tokens end before that page does.
     pub(crate) fn keys(
         &mut self,
         namespace: &[u8; 32],
         tokens: &Arc<[u32]>,
         depth: usize,
-    ) -> Option<(ChainKey, ChainKey)> {
+    ) -> Option<&[ChainKey]> {
         let (pages, _) = tokens.as_chunks::<PAGE_TOKENS>();
         let pages = pages.get(..=depth)?;
         if self.keys.is_empty() || self.namespace != *namespace {
@@ -69,7 +80,7 @@ impl Chain {
             let key = self.keys[self.keys.len() - 1].next(page);
             self.keys.push(key);
         }
-        Some((self.keys[depth], self.keys[depth + 1]))
+        Some(&self.keys[..depth + 2])
     }
 }
 
@@ -102,7 +113,8 @@ mod tests {
         for round in 0..60 {
             let (namespace, tokens) = ([round as u8 / 7 % 2; 32], &sequences[round / 3 % 3]);
             let depth = round * 5 % 4;
-            let fresh = Chain::default().keys(&namespace, tokens, depth);
+            let mut fresh = Chain::default();
+            let fresh = fresh.keys(&namespace, tokens, depth);
             assert_eq!(chain.keys(&namespace, tokens, depth), fresh, "round {round}");
             assert_eq!(fresh.is_some(), depth < tokens.len() / PAGE_TOKENS);
         }

@@ -25,6 +25,8 @@ pub enum DiskEvent {
         /// Why it is gone.
         reason: DropReason,
     },
+    /// All that was to be deleted of this namespace is: what is told of it from here on is younger.
+    Cleared([u8; 32]),
     /// Something in the directory is not as it should be: one line for the log.
     Damaged(Damage),
     /// Writing failed and rests for a while: one line for the log.

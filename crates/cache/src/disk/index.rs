@@ -51,6 +51,25 @@ impl Index {
         self.entries.get(key).map(|entry| &entry.record)
     }
 
+    /// Whether a page and all before it are here, and it lives.
+    pub(crate) fn is_reachable(&self, key: &ChainKey, now: Timestamp) -> bool {
+        let entry = self.entries.get(key);
+        entry.is_some_and(|entry| entry.reachable && !entry.record.is_expired(now))
+    }
+
+    /// The segments in which pages lie, each once, in the order in which the keys lead to them.
+    pub(crate) fn segments_of(&self, keys: &[ChainKey]) -> Vec<u32> {
+        let mut segments: Vec<u32> = Vec::new();
+        for record in keys.iter().filter_map(|key| self.get(key)) {
+            let segment = record.place.segment;
+            // Pages that follow each other mostly lie together.
+            if segments.last() != Some(&segment) && !segments.contains(&segment) {
+                segments.push(segment);
+            }
+        }
+        segments
+    }
+
     /// Takes a record in, unless there is no room, and returns what can be reached through it and
     /// could not before: itself and pages after it, each after its parent.
     pub(crate) fn insert(&mut self, record: Record) -> Vec<Record> {

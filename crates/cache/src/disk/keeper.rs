@@ -6,10 +6,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use crate::disk::catalog::Catalog;
-use crate::disk::chain::{Chain, ChainKey};
+use crate::disk::chain::Chain;
 use crate::disk::event::DiskEvent;
 use crate::disk::format::{Geometry, RecordHeader};
-use crate::disk::lengthen::lasts_long_enough;
 use crate::disk::message::Message;
 use crate::disk::record::{NewPage, Record, SequencePage};
 use crate::disk::shared::add_duration;
@@ -46,6 +45,7 @@ impl Keeper {
             match message {
                 Message::Append(page, now) => self.append(page, now),
                 Message::Lengthen(page, now) => self.lengthen(&page, now),
+                Message::Used(page, now) => self.note_used(&page, now),
                 Message::Refresh(now) => self.refresh(now),
                 Message::Damaged(wanted) => self.catalog.drop_damaged(&wanted),
                 Message::Gone(wanted) => self.catalog.drop_deleted(&wanted),
@@ -75,8 +75,15 @@ impl Keeper {
 
     fn lengthen(&mut self, page: &SequencePage, now: Timestamp) {
         let SequencePage { namespace, tokens, depth, expires_at } = page;
-        let keys = (0..=*depth).map_while(|depth| self.chain.keys(namespace, tokens, depth));
-        self.catalog.lengthen(keys.map(|(_, key)| key), *expires_at, now);
+        if let Some([_, path @ ..]) = self.chain.keys(namespace, tokens, *depth) {
+            self.catalog.lengthen(path, *expires_at, now);
+        }
+    }
+
+    fn note_used(&mut self, page: &SequencePage, now: Timestamp) {
+        if let Some([_, path @ ..]) = self.chain.keys(&page.namespace, &page.tokens, page.depth) {
+            self.catalog.touch_path(path, now);
+        }
     }
 
     fn append(&mut self, new: NewPage, now: Timestamp) {
@@ -106,8 +113,9 @@ impl Keeper {
         }
     }
 
-    /// Writes a page unless it is there already. Without an error it is refused for lack of room in
-    /// the index.
+    /// Writes a page unless it is there already. Without an error it is refused: for lack of room
+    /// in the index, or since it could not be reached, because a page before it is not there, or
+    /// would have to make room for it.
     fn store(
         &mut self,
         page: &SequencePage,
@@ -115,12 +123,15 @@ impl Keeper {
         now: Timestamp,
     ) -> Result<Stored, Option<io::Error>> {
         let keys = self.chain.keys(&page.namespace, &page.tokens, page.depth);
-        let (parent, key) = keys.ok_or(None)?;
+        let Some([_, path @ ..]) = keys else { return Err(None) };
+        let Some([.., parent, key]) = keys else { return Err(None) };
         let depth = u32::try_from(page.depth).map_err(|_| None)?;
-        if let Some(place) = self.place(&key, page.expires_at, now) {
+        self.catalog.touch_path(path, now);
+        if let Some(place) = self.catalog.place(key, page.expires_at, now) {
             return Ok(Stored::Before(place));
         }
-        if self.catalog.index.is_full() {
+        let follows = depth == 0 || self.catalog.index.is_reachable(parent, now);
+        if self.catalog.index.is_full() || !follows {
             return Err(None);
         }
         let start = Instant::now();
@@ -130,17 +141,18 @@ impl Keeper {
             namespace: page.namespace,
             depth,
             tokens,
-            parent,
-            key,
+            parent: *parent,
+            key: *key,
             expires_at: page.expires_at,
             checksum: [0; 32],
         };
         let mut writing = match self.writing.take() {
             Some(writing) => writing,
-            None => Writing::begin(&mut self.catalog, self.geometry, now)?.ok_or_else(no_room)?,
+            None => Writing::begin(&mut self.catalog, self.geometry, path, now)?
+                .ok_or_else(|| (depth == 0).then(|| no_room(self.catalog.fits(self.geometry))))?,
         };
         // A segment that another process began may have had the page.
-        if let Some(place) = self.place(&key, page.expires_at, now) {
+        if let Some(place) = self.catalog.place(key, page.expires_at, now) {
             self.writing = Some(writing);
             return Ok(Stored::Before(place));
         }
@@ -156,17 +168,6 @@ impl Keeper {
         counters.written_pages.fetch_add(1, Ordering::Relaxed);
         add_duration(&counters.write_ns, start.elapsed());
         Ok(Stored::Now(name, Box::new(record)))
-    }
-
-    /// Where a page lies, if it lasts long enough there.
-    fn place(
-        &self,
-        key: &ChainKey,
-        expires_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Option<DiskPage> {
-        let record = self.catalog.index.get(key)?;
-        lasts_long_enough(record.expires_at, expires_at, now).then_some(record.place)
     }
 
     fn finish_if_full(&mut self, now: Timestamp) {
@@ -190,7 +191,10 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn no_room() -> io::Error {
-    let why = "the budget is taken by segments that other processes write";
+fn no_room(fits: bool) -> io::Error {
+    let why = match fits {
+        true => "the budget is taken by segments that other processes write",
+        false => "the budget is less than a file of one page takes",
+    };
     io::Error::new(io::ErrorKind::StorageFull, why)
 }

@@ -9,6 +9,7 @@ use crate::disk::chain::ChainKey;
 use crate::disk::format::{RECORD_HEADER_BYTES, RecordHeader};
 use crate::disk::record::Record;
 use crate::disk::segment::Segment;
+use crate::disk_page::DiskPage;
 use crate::timestamp::Timestamp;
 
 /// True if what is stored until `stored` need not be written anew to last until `asked` (each
@@ -29,17 +30,28 @@ pub fn lasts_long_enough(
 }
 
 impl Catalog {
+    /// Where a page lies, if it lasts long enough there.
+    pub(crate) fn place(
+        &self,
+        key: &ChainKey,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<DiskPage> {
+        let record = self.index.get(key)?;
+        lasts_long_enough(record.expires_at, expires_at, now).then_some(record.place)
+    }
+
     /// Lets pages live until `expires_at`, where that is much longer than they would. Their headers
     /// are written anew in their places; each lies within one sector of a disk, so that a crash
     /// leaves the one or the other. If it cannot be done, they end when they would have.
     pub(crate) fn lengthen(
         &mut self,
-        keys: impl Iterator<Item = ChainKey>,
+        keys: &[ChainKey],
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) {
         let mut short: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
-        for record in keys.filter_map(|key| self.index.get(&key)) {
+        for record in keys.iter().filter_map(|key| self.index.get(key)) {
             if !record.is_expired(now) && !lasts_long_enough(record.expires_at, expires_at, now) {
                 short.entry(record.place.segment).or_default().push(*record);
             }

@@ -10,6 +10,8 @@ pub(crate) enum Message {
     Append(NewPage, Timestamp),
     /// Let a page and those before it live as long as it says.
     Lengthen(SequencePage, Timestamp),
+    /// Note that a page and those before it were used.
+    Used(SequencePage, Timestamp),
     /// See what other processes have written and deleted.
     Refresh(Timestamp),
     /// Let a page go that was read and is damaged.

@@ -85,24 +85,10 @@ impl StoredRun {
 
 /// Pages to be deleted.
 pub(crate) enum Doomed {
-    /// All of a namespace.
-    Namespace([u8; 32]),
+    /// All of a namespace, of whatever model, but this model's pages of these sequences.
+    Namespace { namespace: [u8; 32], spared: Vec<Vec<u32>> },
     /// Those of a sequence from the page on that has `first` pages before it.
     Sequence { namespace: [u8; 32], tokens: Vec<u32>, first: usize },
-}
-
-impl Doomed {
-    /// The keys of the pages, where the sequence tells them.
-    pub(crate) fn keys(&self) -> Option<Vec<ChainKey>> {
-        let Self::Sequence { namespace, tokens, first } = self else { return None };
-        let (pages, _) = tokens.as_chunks::<PAGE_TOKENS>();
-        let mut key = ChainKey::root(namespace);
-        let keys = pages.iter().map(|page| {
-            key = key.next(page);
-            key
-        });
-        Some(keys.collect::<Vec<_>>().split_off(*first.min(&pages.len())))
-    }
 }
 
 /// A page to be read, and what must be found there: a hash alone is not enough.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::disk::damage::DamageKind;
 use crate::disk::format::{
@@ -224,6 +225,14 @@ impl Segment {
         Timestamp(self.used.load(Ordering::Relaxed))
     }
 
+    /// Says in the file when it was used: being written to, it tells when that was done, which is
+    /// later than what it was done for.
+    pub(crate) fn write_use(&self) {
+        let used = self.used().0;
+        self.noted.store(used, Ordering::Relaxed);
+        self.set_modified(used);
+    }
+
     /// Writes the last use to the file, for other processes and for later, when it is
     /// `interval_ms` newer than what the file says. That it fails costs nothing but that note.
     pub(crate) fn note_use(&self, interval_ms: u64) {
@@ -231,8 +240,12 @@ impl Segment {
         let noted = self.noted.load(Ordering::Relaxed);
         if used > noted && used - noted >= interval_ms {
             self.noted.store(used, Ordering::Relaxed);
-            let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(used);
-            let _ = self.file.set_modified(time);
+            self.set_modified(used);
         }
+    }
+
+    fn set_modified(&self, ms: u64) {
+        let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+        let _ = time.map(|time| self.file.set_modified(time));
     }
 }

@@ -23,7 +23,6 @@ use crate::disk::reader::DiskReader;
 use crate::disk::record::{Doomed, NewPage, SequencePage, StoredRun, Wanted};
 use crate::disk::shared::Shared;
 use crate::disk::stats::DiskStats;
-use crate::disk_page::DiskPage;
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
 
@@ -178,7 +177,9 @@ impl DiskStore {
     }
 
     /// Queues a page to be stored; an event tells how that ended. A page that is there already
-    /// costs no writing, unless it would now expire much later.
+    /// costs no writing, unless it would now expire much later. One whose sequence is not stored up
+    /// to it is refused, since nothing could reach it, and so is one that only pages before it
+    /// could make room for: of a sequence that is larger than the budget, the beginning is kept.
     ///
     /// # Errors
     ///
@@ -229,17 +230,18 @@ impl DiskStore {
         let _ = self.messages.send(Message::Delete(Doomed::Sequence { namespace, tokens, first }));
     }
 
-    /// Deletes all pages of a namespace, of whatever model, also those that are queued.
-    pub fn delete_namespace(&self, namespace: [u8; 32]) {
-        let _ = self.messages.send(Message::Delete(Doomed::Namespace(namespace)));
+    /// Deletes all pages of a namespace, of whatever model, also those that are queued; but not
+    /// this model's full pages of the `spared` sequences. [`DiskEvent::Cleared`] tells when it is
+    /// done.
+    pub fn delete_namespace(&self, namespace: [u8; 32], spared: Vec<Vec<u32>>) {
+        let _ = self.messages.send(Message::Delete(Doomed::Namespace { namespace, spared }));
     }
 
-    /// Notes that a page was used: the segment that was used least recently goes first. Each
-    /// segment's last use is written to its file once a minute at most.
-    pub fn touch(&self, place: DiskPage, now: Timestamp) {
-        if let Some(segment) = self.shared.segments().get(&place.segment) {
-            segment.touch(now);
-        }
+    /// Notes that a page and those before it were used, in memory or from disk: the segment that
+    /// was used least recently goes first, and what follows a page is never used later than the
+    /// page. Each segment's last use is written to its file once a minute at most.
+    pub fn note_used(&self, page: SequencePage, now: Timestamp) {
+        let _ = self.messages.send(Message::Used(page, now));
     }
 
     /// A reader of this store's pages.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::disk::catalog::Catalog;
+use crate::disk::chain::ChainKey;
 use crate::disk::directory::{Directory, random};
 use crate::disk::format::{Geometry, RecordHeader, SegmentHeader};
 use crate::disk::record::Record;
@@ -22,10 +23,12 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// Goes on with a segment that nobody writes any more, or makes a new one; `None` if there is
-    /// no room for one, since other processes write all there are.
+    /// no room for one, since other processes write all there are, or they hold pages of the `path`
+    /// that is to be written on.
     pub(crate) fn begin(
         catalog: &mut Catalog,
         geometry: Geometry,
+        path: &[ChainKey],
         now: Timestamp,
     ) -> io::Result<Option<Self>> {
         for segment in catalog.unfinished() {
@@ -34,7 +37,7 @@ impl Writing {
                 return Ok(Some(Self { segment, file, next }));
             }
         }
-        if !catalog.make_room_for(geometry)? {
+        if !catalog.make_room_for(geometry, path)? {
             return Ok(None);
         }
         let id = random()?;
@@ -73,6 +76,7 @@ impl Writing {
         let record = self.segment.record(self.next, &header);
         self.next += 1;
         self.segment.touch(now);
+        self.segment.write_use();
         Ok(record)
     }
 

@@ -106,7 +106,7 @@ impl Process {
                     self.told.retain(|_, place| *place != gone);
                 }
                 DiskEvent::Refused(_) | DiskEvent::Paused { .. } | DiskEvent::Resumed => {}
-                DiskEvent::Damaged(_) => {}
+                DiskEvent::Damaged(_) | DiskEvent::Cleared(_) => {}
             }
         }
     }
@@ -162,10 +162,11 @@ impl World {
             }
             Operation::Touch { store, page } => {
                 let process = &self.processes[store];
-                let mut places: Vec<_> = process.told.values().collect();
-                places.sort_by_key(|place| (place.segment, place.index));
-                if let Some(&&place) = places.get(page) {
-                    process.store.touch(place, Timestamp(self.now));
+                let mut names: Vec<_> = process.told.keys().collect();
+                names.sort();
+                if let Some((namespace, path)) = names.get(page) {
+                    let used = pages(process.model, *namespace, path).pop().unwrap().page;
+                    process.store.note_used(used, Timestamp(self.now));
                 }
             }
             Operation::Read { store } => {

@@ -7,7 +7,7 @@ use cache::disk::{
     Damage, DamageKind, DiskEvent, DiskStore, DropReason, NextPage, OpenError, ReadError, Wanted,
     secret,
 };
-use cache::{DiskPage, Timestamp};
+use cache::{DiskPage, PAGE_TOKENS, Timestamp};
 
 use crate::support::*;
 
@@ -83,10 +83,11 @@ fn the_least_recently_used_segment_goes_first_and_everybody_notices() {
     let mut store = open_with(&small, 0).store;
     let mut other = open_with(&small, 0).store;
     let first = stored(&put(&mut store, 1, &tokens(&[1, 2]), 1000));
+    let used = pages(1, NAMESPACE, &tokens(&[1])).remove(0).page;
     let mut dropped = Vec::new();
     for id in 10..200 {
         let now = 1000 + u64::from(id) * 1000;
-        store.touch(first[0].1, Timestamp(now));
+        store.note_used(used.clone(), Timestamp(now));
         for event in put(&mut store, 1, &tokens(&[id]), now) {
             if let DiskEvent::Dropped { place, reason } = event {
                 assert_eq!(reason, DropReason::Evicted);
@@ -267,15 +268,18 @@ fn a_longer_life_is_written_where_the_page_lies() {
 #[test]
 fn a_page_without_its_parent_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
-    let mut pages = pages(1, NAMESPACE, &tokens(&[5, 6, 7]));
-    let store = open(directory.path(), 1, 0).store;
-    let root = pages.remove(0);
-    for page in pages {
-        store.append(page, Timestamp(0)).unwrap();
-    }
+    let mut store = open(directory.path(), 1, 0).store;
+    put(&mut store, 1, &tokens(&[5, 6, 7]), 0);
+    store.delete_pages(NAMESPACE, tokens(&[5]), 0);
     drop(store);
     let mut opened = open(directory.path(), 1, 0);
     assert!(opened.pages.is_empty());
+    let mut more = pages(1, NAMESPACE, &tokens(&[5, 6, 7, 8]));
+    let (last, root) = (more.pop().unwrap(), more.remove(0));
+    opened.store.append(last, Timestamp(0)).unwrap();
+    opened.store.flush();
+    let events = opened.store.poll(Timestamp(0));
+    assert!(matches!(events[..], [DiskEvent::Refused(_)]), "nothing could reach it: {events:?}");
     opened.store.append(root, Timestamp(0)).unwrap();
     opened.store.flush();
     let events = opened.store.poll(Timestamp(0));
@@ -422,7 +426,7 @@ fn a_namespace_is_deleted_under_all_models() {
 
     refresh(&mut store, 2000);
     assert_eq!(store.held_under_other_model(&NAMESPACE, &tokens(&[5, 6, 7])), 48);
-    store.delete_namespace(NAMESPACE);
+    store.delete_namespace(NAMESPACE, Vec::new());
     store.flush();
     refresh(&mut store, 4000);
     assert_eq!(store.held_under_other_model(&NAMESPACE, &tokens(&[5, 6, 7])), 0);
@@ -442,7 +446,7 @@ fn a_namespace_is_deleted_with_what_is_queued_and_with_its_empty_segments() {
     for page in pages(1, NAMESPACE, &tokens(&[7, 8])) {
         store.append(page, Timestamp(0)).unwrap();
     }
-    store.delete_namespace(NAMESPACE);
+    store.delete_namespace(NAMESPACE, Vec::new());
     store.flush();
     let events = store.poll(Timestamp(0));
     let (mut told, mut dropped) = (Vec::new(), 0);
@@ -453,6 +457,7 @@ fn a_namespace_is_deleted_with_what_is_queued_and_with_its_empty_segments() {
                 dropped += 1;
                 told.retain(|other| *other != place);
             }
+            DiskEvent::Cleared(NAMESPACE) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -461,7 +466,7 @@ fn a_namespace_is_deleted_with_what_is_queued_and_with_its_empty_segments() {
     let of_another = pages(1, [2; 32], &tokens(&[5])).remove(0);
     store.append(of_another, Timestamp(0)).unwrap();
     put(&mut store, 1, &tokens(&[5, 6]), 0);
-    store.delete_namespace(NAMESPACE);
+    store.delete_namespace(NAMESPACE, Vec::new());
     drop(store);
     let later = open(directory.path(), 1, 1);
     assert_eq!((later.pages.len(), later.damage), (1, Vec::new()));
@@ -490,4 +495,138 @@ fn a_deletion_that_broke_off_serves_nothing() {
         assert_eq!(opened.damage.is_empty(), is_whole || is_deleted, "after {written} bytes");
         assert!(opened.pages.iter().all(|record| reads(&opened.store, 1, record)));
     }
+}
+
+#[test]
+fn what_is_spared_stays_when_its_namespace_is_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path(), 1, 0).store;
+    put(&mut store, 1, &tokens(&[5, 6, 7]), 0);
+    put(&mut store, 1, &tokens(&[5, 8]), 0);
+    // The same tokens under another model are another's, who did not ask.
+    let mut other = open(directory.path(), 2, 0).store;
+    let others = stored(&put(&mut other, 2, &tokens(&[5]), 0));
+    for page in pages(1, NAMESPACE, &tokens(&[5, 8, 9])) {
+        store.append(page, Timestamp(0)).unwrap();
+    }
+    // Of a partial page nothing is stored.
+    let spared = [&tokens(&[5, 6])[..], &[7, 7]].concat();
+    store.delete_namespace(NAMESPACE, vec![spared, tokens(&[5, 8])]);
+    store.flush();
+    assert!(!reads(&other, 2, &others[0]));
+    let events = store.poll(Timestamp(0));
+    assert!(matches!(events.last(), Some(DiskEvent::Cleared(NAMESPACE))), "{events:?}");
+    drop((store, other));
+    let later = open(directory.path(), 1, 1);
+    let mut left: Vec<_> = later.pages.iter().map(|((_, path), _)| path.clone()).collect();
+    left.sort();
+    assert_eq!(left, [tokens(&[5]), tokens(&[5, 6]), tokens(&[5, 8])]);
+    assert_eq!(later.damage, Vec::new());
+}
+
+#[test]
+fn a_namespace_is_deleted_with_what_has_expired_and_what_nobody_has_seen_yet() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut other = open(directory.path(), 1, 0).store;
+    let mut brief = pages(1, NAMESPACE, &tokens(&[5])).remove(0);
+    brief.page.expires_at = Some(Timestamp(10));
+    other.append(brief, Timestamp(0)).unwrap();
+    other.flush();
+    let store = open(directory.path(), 1, 100).store;
+    put(&mut other, 1, &tokens(&[6, 7]), 100);
+    store.delete_namespace(NAMESPACE, Vec::new());
+    drop((store, other));
+    let now = 5;
+    let later = open(directory.path(), 1, now);
+    assert_eq!((later.pages.len(), later.damage), (0, Vec::new()));
+}
+
+/// So few bytes that four segments of 14 pages fit.
+const FEW_BYTES: u64 = 64 << 10;
+
+#[test]
+fn of_a_prompt_larger_than_the_budget_the_beginning_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = options(directory.path(), 1, FEW_BYTES);
+    let mut store = open_with(&small, 0).store;
+    let long: Vec<u32> = (0..200).collect();
+    let (mut kept, mut refused) = (Vec::new(), 0);
+    for event in put(&mut store, 1, &tokens(&long), 1000) {
+        match event {
+            DiskEvent::Stored(page, _) => kept.push(page.depth),
+            DiskEvent::Refused(_) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(kept, (0..kept.len()).collect::<Vec<_>>());
+    assert!(kept.len() >= 4 * 14, "{} pages", kept.len());
+    let bytes = segments(directory.path()).into_iter().map(|path| path.metadata().unwrap().len());
+    assert!(bytes.sum::<u64>() <= FEW_BYTES);
+    assert_eq!(refused, 200 - kept.len());
+    assert_eq!(store.stats().written_pages, kept.len() as u64, "what is refused is not written");
+    // Another prompt makes room for itself; what is left of the first begins where that does.
+    let other: Vec<u32> = (1000..1020).collect();
+    put(&mut store, 1, &tokens(&other), 2000);
+    drop(store);
+    let opened = open_with(&small, 3000);
+    let of = |first: u32| opened.pages.iter().filter(|((_, path), _)| path[0] == first).count();
+    assert_eq!(of(1000), 20);
+    assert!(of(0) >= kept.len() - 28, "{} of {} pages are left", of(0), kept.len());
+    assert!(opened.pages.iter().all(|page| reads(&opened.store, 1, page)));
+}
+
+#[test]
+fn what_others_begin_with_goes_after_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = options(directory.path(), 1, FEW_BYTES);
+    let mut store = open_with(&small, 0).store;
+    let system: Vec<u32> = (0..20).collect();
+    for turn in 0..60 {
+        // The head is in memory, so that nobody reads it from disk.
+        let all = [&system[..], &[1000 + turn, 2000 + turn]].concat();
+        let head = if turn == 0 { 0 } else { 20 };
+        let now = 1000 * u64::from(turn + 1);
+        for page in pages(1, NAMESPACE, &tokens(&all)).into_iter().skip(head) {
+            store.append(page, Timestamp(now)).unwrap();
+        }
+        store.flush();
+        store.poll(Timestamp(now));
+    }
+    assert!(store.stats().dropped_pages > 40, "there was no room for all");
+    drop(store);
+    let opened = open_with(&small, 100_000);
+    let head = opened.pages.iter().filter(|((_, path), _)| path.len() <= 20 * PAGE_TOKENS);
+    assert_eq!(head.count(), 20);
+    // What lies on disk can be reached.
+    assert!(opened.pages.len() > 30, "{} pages", opened.pages.len());
+}
+
+#[test]
+fn what_is_used_in_memory_counts_as_used_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = options(directory.path(), 1, FEW_BYTES);
+    let mut store = open_with(&small, 0).store;
+    let first: Vec<u32> = (0..30).collect();
+    put(&mut store, 1, &tokens(&first), 1000);
+    let used = pages(1, NAMESPACE, &tokens(&first)).pop().unwrap().page;
+    for id in 100..200 {
+        let now = 1000 * u64::from(id);
+        store.note_used(used.clone(), Timestamp(now));
+        put(&mut store, 1, &tokens(&[id]), now);
+    }
+    drop(store);
+    let opened = open_with(&small, 300_000);
+    let left = opened.pages.iter().filter(|((_, path), _)| path[0] == 0).count();
+    assert_eq!(left, 30);
+}
+
+#[test]
+fn a_budget_that_no_page_fits_is_said_to_be_too_small() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open_with(&options(directory.path(), 1, 4096), 0).store;
+    let events = put(&mut store, 1, &tokens(&[5]), 0);
+    let [DiskEvent::Paused { message, .. }, DiskEvent::Refused(_)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(message.contains("less than a file of one page"), "{message}");
 }

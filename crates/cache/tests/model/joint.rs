@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use cache::disk::{
-    DiskEvent, DiskOptions, DiskStore, DropReason, NewPage, ReadError, SequencePage, StoredRun,
-    Wanted,
+    DamageKind, DiskEvent, DiskOptions, DiskStore, DropReason, NewPage, ReadError, SequencePage,
+    StoredRun, Wanted,
 };
 
 use super::*;
@@ -39,6 +40,11 @@ enum Step {
     LoseFile {
         which: usize,
     },
+    /// A page on disk loses a bit.
+    Damage {
+        which: usize,
+        bit: usize,
+    },
     /// An operator gives up a prefix, or a namespace, in both tiers.
     EvictPrefix {
         which: usize,
@@ -46,6 +52,8 @@ enum Step {
     ClearNamespace {
         namespace: usize,
     },
+    /// Everything is given up in both tiers.
+    Clear,
     /// The process ends, in order, and starts again.
     Restart,
 }
@@ -76,6 +84,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(|which| Step::LoseFile { which }),
         2 => any::<usize>().prop_map(|which| Step::EvictPrefix { which }),
         1 => (0..namespaces).prop_map(|namespace| Step::ClearNamespace { namespace }),
+        1 => Just(Step::Clear),
+        2 => (any::<usize>(), 0..8 * PAGE_BYTES)
+            .prop_map(|(which, bit)| Step::Damage { which, bit }),
         3 => Just(Step::Restart),
     ]
 }
@@ -86,6 +97,11 @@ type Name = (usize, Vec<u32>);
 /// One namespace's pages die on disk, but for the first of a sequence; the others live for ever.
 fn end_of((number, path): &Name) -> Option<Timestamp> {
     (*number == 1 && path.len() > PAGE_TOKENS).then_some(Timestamp(END_MS))
+}
+
+/// The pages before one.
+fn paths_before((number, path): &Name) -> impl Iterator<Item = Name> {
+    (PAGE_TOKENS..path.len()).step_by(PAGE_TOKENS).map(|end| (*number, path[..end].to_vec()))
 }
 
 fn content((number, path): &Name) -> Vec<u8> {
@@ -115,6 +131,10 @@ struct Joint {
     perhaps: BTreeSet<Name>,
     /// What lies where, as it was told.
     told: HashMap<DiskPage, Name>,
+    /// Pages of which there is, or was, a copy whose bytes are others than were written.
+    damaged: BTreeSet<Name>,
+    /// Pages that were offered and that nothing on disk leads to.
+    unreachable: BTreeSet<Name>,
     /// Pages that were read.
     read: usize,
 }
@@ -130,6 +150,8 @@ impl Joint {
             written: BTreeSet::new(),
             perhaps: BTreeSet::new(),
             told: HashMap::new(),
+            damaged: BTreeSet::new(),
+            unreachable: BTreeSet::new(),
             read: 0,
         };
         joint.open();
@@ -151,9 +173,13 @@ impl Joint {
         let mut runs = Vec::new();
         let opened = DiskStore::open(&options, Timestamp(self.pair.now), |run| runs.push(run));
         let opened = opened.unwrap();
+        // A page is looked into when it is read, and a few are at once.
         assert!(opened.damage.is_empty(), "{:?}", opened.damage);
         self.store = Some(opened.store);
         runs.iter().for_each(|run| self.find(run));
+        if !self.damaged.is_empty() {
+            self.hear();
+        }
     }
 
     fn apply(&mut self, step: Step) {
@@ -166,6 +192,8 @@ impl Joint {
             Step::LoseFile { which } => self.lose_file(which),
             Step::EvictPrefix { which } => self.evict_prefix(which),
             Step::ClearNamespace { namespace } => self.clear_namespace(namespace),
+            Step::Clear => self.clear(),
+            Step::Damage { which, bit } => self.damage(which, bit),
             Step::Restart => self.restart(),
         }
         self.pair.check_figures();
@@ -189,7 +217,11 @@ impl Joint {
         };
         let taken = self.store().append(NewPage { page, bytes: content(&name) }, now);
         assert!(taken.is_ok(), "there is room in the queue");
-        self.written.insert(name);
+        let follows = paths_before(&name).all(|name| self.written.contains(&name));
+        match follows {
+            true => self.written.insert(name),
+            false => self.unreachable.insert(name),
+        };
     }
 
     /// What has happened on disk, told as `DiskTier` tells it.
@@ -198,6 +230,7 @@ impl Joint {
         let now = Timestamp(self.pair.now);
         let events = self.store().poll(now);
         self.take(events);
+        self.unreachable.clear();
     }
 
     fn take(&mut self, events: Vec<DiskEvent>) {
@@ -210,8 +243,15 @@ impl Joint {
                 DiskEvent::Found(run) => self.find(&run),
                 DiskEvent::Dropped { place, reason } => self.drop_place(place, reason),
                 DiskEvent::Refused(page) => {
-                    assert!(!self.is_roomy(), "{page:?}");
-                    self.written.remove(&(number_of(page.namespace), page.path().to_vec()));
+                    let name = (number_of(page.namespace), page.path().to_vec());
+                    if !self.unreachable.contains(&name) {
+                        assert!(!self.is_roomy(), "{page:?}");
+                        self.written.remove(&name);
+                    }
+                }
+                DiskEvent::Cleared(_) => {}
+                DiskEvent::Damaged(damage) => {
+                    assert!(matches!(damage.kind, DamageKind::Page { .. }), "{damage}");
                 }
                 other => panic!("{other:?}"),
             }
@@ -222,8 +262,9 @@ impl Joint {
         let number = number_of(run.namespace);
         for (path, place, expires_at) in run.paths() {
             let name = (number, path.to_vec());
-            let may_be_there = self.written.contains(&name) || self.perhaps.contains(&name);
-            assert!(may_be_there, "{name:?}");
+            let may_be_there = [&self.written, &self.perhaps, &self.damaged];
+            // Of a damaged page an old copy may be found again, whose header is sound.
+            assert!(may_be_there.iter().any(|names| names.contains(&name)), "{name:?}");
             self.note(name, place, expires_at);
         }
     }
@@ -246,9 +287,13 @@ impl Joint {
     fn drop_place(&mut self, place: DiskPage, reason: DropReason) {
         let loss = match reason {
             DropReason::Evicted | DropReason::Vanished | DropReason::Deleted => Loss::Evicted,
-            DropReason::Damaged => panic!("nothing is damaged"),
+            DropReason::Damaged => Loss::Damaged,
         };
-        if let Some(name) = self.told.remove(&place) {
+        let name = self.told.remove(&place);
+        if let Some(name) = name {
+            if reason == DropReason::Damaged {
+                assert!(self.damaged.contains(&name), "{name:?}");
+            }
             self.written.remove(&name);
         }
         let now = self.pair.now;
@@ -266,8 +311,12 @@ impl Joint {
         self.hear();
         let told: Vec<_> = self.told.iter().map(|(&place, name)| (place, name.clone())).collect();
         for (place, name) in told {
-            assert_eq!(self.read(place, &name), Ok(()), "{name:?}");
+            let read = self.read(place, &name);
+            let is_damaged = read == Err(ReadError::Damaged) && self.damaged.contains(&name);
+            assert!(read.is_ok() || is_damaged, "{name:?}: {read:?}");
         }
+        // What was found damaged is dropped, and told.
+        self.hear();
     }
 
     fn read(&mut self, place: DiskPage, name: &Name) -> Result<(), ReadError> {
@@ -292,10 +341,16 @@ impl Joint {
             let end = (first + index + 1) * PAGE_TOKENS;
             let name = (number, restorable.tokens[..end].to_vec());
             if let Err(error) = self.read(place, &name) {
-                assert_eq!(error, ReadError::Gone);
+                let loss = match error {
+                    ReadError::Gone => Loss::Evicted,
+                    ReadError::Damaged => Loss::Damaged,
+                };
+                assert!(loss == Loss::Evicted || self.damaged.contains(&name), "{name:?}");
+                self.written.remove(&name);
+                self.perhaps.insert(name);
                 let now = self.pair.now;
-                self.pair.list.note_dropped(place, Loss::Evicted, now);
-                self.pair.cache.note_dropped(place, Loss::Evicted, Timestamp(now));
+                self.pair.list.note_dropped(place, loss, now);
+                self.pair.cache.note_dropped(place, loss, Timestamp(now));
                 let came = self.pair.running[which].restorable.as_mut().unwrap();
                 came.places.truncate(index);
                 came.tokens.truncate((first + index) * PAGE_TOKENS);
@@ -316,8 +371,10 @@ impl Joint {
         fs::remove_file(file).unwrap();
         let before = self.told.clone();
         self.look();
-        let lost = before.keys().filter(|place| !self.told.contains_key(place));
-        let segments: BTreeSet<_> = lost.map(|place| place.segment).collect();
+        let lost = before
+            .iter()
+            .filter(|(place, name)| !self.told.contains_key(place) && !self.damaged.contains(name));
+        let segments: BTreeSet<_> = lost.map(|(place, _)| place.segment).collect();
         // Beside what was evicted for room, just the one file's pages are gone, and all of them.
         assert!(segments.len() <= 1 || !self.is_roomy());
         assert!(!self.told.keys().any(|place| segments.contains(&place.segment)));
@@ -336,7 +393,8 @@ impl Joint {
         let alive = self.pair.cache.alive_tokens(&space, tokens) / PAGE_TOKENS;
         self.store().delete_pages(space.to_bytes(), tokens.clone(), alive);
         for end in (alive + 1..=tokens.len() / PAGE_TOKENS).map(|pages| pages * PAGE_TOKENS) {
-            self.forget(&(*number, tokens[..end].to_vec()));
+            let name = (*number, tokens[..end].to_vec());
+            self.forget(&name);
         }
         self.hear();
     }
@@ -344,11 +402,51 @@ impl Joint {
     fn clear_namespace(&mut self, number: usize) {
         self.hear();
         self.pair.operate(Operation::ClearNamespace { namespace: number });
-        self.store().delete_namespace(namespace(number).to_bytes());
-        let all = self.written.iter().chain(&self.perhaps);
-        let gone: Vec<_> = all.filter(|name| name.0 == number).cloned().collect();
-        gone.iter().for_each(|name| self.forget(name));
+        self.delete_namespace(number);
         self.hear();
+    }
+
+    /// As an engine does: what is pinned stays on disk too.
+    fn delete_namespace(&mut self, number: usize) {
+        let space = namespace(number);
+        let pinned = self.pair.cache.pinned().filter(|pin| pin.namespace == space);
+        let spared: Vec<_> = pinned.map(|pin| pin.tokens).collect();
+        let all = self.written.iter().chain(&self.perhaps);
+        let stays = |name: &&Name| spared.iter().any(|tokens| tokens.starts_with(&name.1));
+        let gone = all.filter(|name| name.0 == number && !stays(name)).cloned();
+        let gone: Vec<_> = gone.collect();
+        self.store().delete_namespace(space.to_bytes(), spared);
+        gone.iter().for_each(|name| self.forget(name));
+    }
+
+    /// Everything in memory that nobody uses or has pinned, and on disk but what is pinned.
+    fn clear(&mut self) {
+        self.hear();
+        self.pair.operate(Operation::Clear);
+        (0..NAMESPACES).for_each(|number| self.delete_namespace(number));
+        self.hear();
+    }
+
+    /// Flips a bit of a page on disk, wherever its bytes stand in a file.
+    fn damage(&mut self, which: usize, bit: usize) {
+        self.hear();
+        let names: BTreeSet<_> = self.told.values().collect();
+        let Some(name) = names.iter().nth(which % names.len().max(1)).map(|&name| name.clone())
+        else {
+            return;
+        };
+        let wanted = content(&name);
+        let files = fs::read_dir(self.directory.path()).unwrap().map(|file| file.unwrap().path());
+        for file in files.filter(|file| file.extension() == Some("segment".as_ref())) {
+            let mut bytes = fs::read(&file).unwrap();
+            let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
+            // It may have been written before, and been deleted there: all copies are harmed.
+            while let Some(at) = bytes.windows(PAGE_BYTES).position(|window| window == wanted) {
+                bytes[at + bit / 8] ^= 1 << (bit % 8);
+                opened.write_all_at(&bytes[at..at + PAGE_BYTES], at as u64).unwrap();
+                self.damaged.insert(name.clone());
+            }
+        }
     }
 
     fn forget(&mut self, name: &Name) {
@@ -372,7 +470,8 @@ impl Joint {
         if self.is_roomy() {
             let is_there = |name: &Name| {
                 let now = Timestamp(self.pair.now);
-                before.contains(name) && end_of(name).is_none_or(|end| end > now)
+                let lives = end_of(name).is_none_or(|end| end > now);
+                before.contains(name) && lives && !self.damaged.contains(name)
             };
             for (number, path) in &before {
                 let ends = (PAGE_TOKENS..=path.len()).step_by(PAGE_TOKENS);
@@ -384,6 +483,23 @@ impl Joint {
         }
         self.pair.check_figures();
     }
+}
+
+#[test]
+fn a_damaged_page_is_lost_and_said_to_be() {
+    let mut joint = Joint::new(UNBOUNDED, ROOMY_BYTES);
+    let tokens: Vec<u32> = (0..40).collect();
+    joint.apply(Step::Do(Operation::Publish { namespace: 0, tokens: tokens.clone(), life: None }));
+    joint.apply(Step::WriteOut { which: vec![0, 1] });
+    joint.apply(Step::Hear);
+    joint.apply(Step::Damage { which: 1, bit: 77 });
+    joint.apply(Step::Do(Operation::Evict { pages: 9 }));
+    joint.apply(Step::Do(Operation::Start { namespace: 0, prompt: tokens, life: None }));
+    joint.apply(Step::Restore { which: 0 });
+    assert_eq!((joint.read, joint.pair.running[0].reused, joint.damaged.len()), (1, 16, 1));
+    joint.apply(Step::Clear);
+    joint.apply(Step::Restart);
+    assert!(joint.written.is_empty());
 }
 
 #[test]

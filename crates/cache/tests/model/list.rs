@@ -21,7 +21,8 @@ struct Entry {
     names: Vec<String>,
     parked: bool,
     used: u64,
-    used_at: u64,
+    /// Not known of what was only ever stored.
+    used_at: Option<u64>,
     ended: u64,
     expires_at: u64,
     /// Every request that used this page, in part or whole, with its tokens.
@@ -111,7 +112,7 @@ pub(crate) struct Seen {
     pub(crate) tokens: Vec<u32>,
     pub(crate) ram_pages: usize,
     pub(crate) disk_pages: usize,
-    pub(crate) last_used: u64,
+    pub(crate) last_used: Option<u64>,
     pub(crate) request: Option<String>,
     pub(crate) pins: Vec<String>,
     pub(crate) expires_at: u64,
@@ -243,7 +244,7 @@ impl List {
 
     fn touch(&mut self, index: usize, tokens: &[u32], by: By<'_>) {
         let entry = &mut self.entries[index];
-        (entry.used, entry.used_at) = (self.operations, by.now);
+        (entry.used, entry.used_at) = (self.operations, Some(by.now));
         entry.expires_at = entry.expires_at.max(by.expires_at);
         if !by.request.is_empty() {
             entry.users.push((by.request.to_owned(), tokens.to_vec()));
@@ -330,7 +331,7 @@ impl List {
         let lost_at = Some(Timestamp(entry.lost_at));
         let mut stop = Stop::new(Reason::CheaperToCompute, at);
         stop.held_tokens = Some(held_tokens);
-        stop.last_used = Some(Timestamp(entry.used_at));
+        stop.last_used = entry.used_at.map(Timestamp);
         if !entry.is_stored() {
             stop.reason = entry.loss.into();
             match entry.loss {

@@ -237,7 +237,7 @@ fn seen(namespace: usize, entry: Entry) -> Seen {
         tokens: entry.tokens,
         ram_pages: entry.ram_pages,
         disk_pages: entry.disk_pages,
-        last_used: entry.last_used.0,
+        last_used: entry.last_used.map(|at| at.0),
         request: entry.request,
         pins: entry.pins,
         expires_at: entry.expires_at.map_or(u64::MAX, |at| at.0),
@@ -325,7 +325,8 @@ impl Pair {
         let mut entries = Vec::new();
         for number in 0..NAMESPACES {
             let of_one = self.cache.entries(&namespace(number), usize::MAX);
-            assert!(of_one.is_sorted_by_key(|entry| Reverse(entry.last_used)));
+            let known = of_one.iter().filter_map(|entry| entry.last_used);
+            assert!(known.is_sorted_by_key(Reverse));
             entries.extend(of_one.into_iter().map(|entry| seen(number, entry)));
         }
         // With a gap on disk, two prefixes on one path may have been used last together; and what a

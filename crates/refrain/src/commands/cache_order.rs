@@ -50,7 +50,8 @@ pub(crate) fn run(order: &CacheOrder) -> Result<(), Failure> {
         CacheOrder::Ls(_) => write_list(&answer),
         CacheOrder::Show(_) => write_one(&answer),
         CacheOrder::Pin(pin) => {
-            say(&format!("{} of {} are kept as {}", tokens(&answer), pin.id, pin.name))
+            let all = grouped(number(&answer["prefix_tokens"]));
+            say(&format!("{} of the {all} of {} are kept as {}", tokens(&answer), pin.id, pin.name))
         }
         CacheOrder::Unpin(pin) => say(&format!("{} is no pin any more", pin.name)),
         CacheOrder::Evict(_) | CacheOrder::Clear(_) => {
@@ -119,7 +120,9 @@ fn write_list(answer: &Value) -> Result<(), Failure> {
 fn kept(prefix: &Value) -> Option<String> {
     let pins = prefix["pins"].as_array().map_or(&[][..], Vec::as_slice);
     let names = pins.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
-    let pinned = (!names.is_empty()).then(|| format!("pinned as {names}"));
+    let [ram, disk] = ["ram", "disk"].map(|tier| grouped(number(&prefix["pinned"][tier])));
+    let pinned = (!names.is_empty())
+        .then(|| format!("pinned as {names}: {ram} tokens, of which {disk} are on disk too"));
     let end = prefix["expires_at"].as_u64();
     let expires = end.map(|at| format!("expires in {}", duration(at.saturating_sub(now_ms()))));
     let said = pinned.into_iter().chain(expires).collect::<Vec<_>>();
@@ -190,7 +193,10 @@ fn now_ms() -> u64 {
 }
 
 fn ago(at: &Value) -> String {
-    format!("{} ago", duration(now_ms().saturating_sub(number(at))))
+    match at.as_u64() {
+        Some(at) => format!("{} ago", duration(now_ms().saturating_sub(at))),
+        None => "before the server's start, or by another".to_owned(),
+    }
 }
 
 /// A duration in the unit that fits.

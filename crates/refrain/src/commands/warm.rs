@@ -34,7 +34,7 @@ pub(crate) fn read(
     date: Option<&str>,
     callers: Option<&Callers>,
 ) -> Result<Vec<WarmPrompt>, Failure> {
-    let failed = |problem: String| Failure::new(format!("{}: {problem}", path.display()));
+    let failed = |problem: String| Failure::new(format!("--warm {}: {problem}", path.display()));
     let maker = PromptMaker {
         tokenizer: &loaded.package.tokenizer,
         chat_template: loaded.package.chat_template.as_ref(),
@@ -151,6 +151,5 @@ async fn compute_one(
             return Err(error.to_string());
         }
     }
-    let pinned = engine.pin_prefix(namespace, name, tokens).await;
-    pinned.map_err(|error| error.to_string())?.map_err(|refused| refused.to_string())
+    engine.pin_prefix(namespace, name, tokens).await.map_err(|error| error.to_string())
 }

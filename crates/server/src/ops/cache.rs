@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use cache::{Entry, Namespace, PAGE_TOKENS};
-use engine::{GivenUp, OrderError};
+use engine::{GivenUp, OrderError, PinError};
 use serde_json::{Value, json};
 
 use crate::body;
@@ -100,6 +100,7 @@ fn entry_value(app: &App, entry: &Entry) -> Value {
         "last_used": entry.last_used,
         "request": entry.request,
         "pins": entry.pins,
+        "pinned": {"ram": tokens(entry.pinned_pages), "disk": tokens(entry.pinned_disk_pages)},
         "expires_at": entry.expires_at,
     })
 }
@@ -118,10 +119,19 @@ async fn find(app: &App, namespace: Namespace, fields: &mut Fields) -> Result<En
 
 async fn pin(app: &App, namespace: Namespace, fields: &mut Fields) -> Result<Value, ApiError> {
     let name = required(fields, "name")?;
+    if name.chars().any(char::is_control) {
+        return Err(ApiError::bad_request("name", "'name' must have no control characters"));
+    }
     let entry = find(app, namespace, fields).await?;
-    let pinned = app.engine.pin_prefix(namespace, name.clone(), entry.tokens).await?;
-    let tokens = pinned.map_err(|refused| ApiError::bad_request("id", refused.to_string()))?;
-    Ok(json!({"name": name, "tokens": tokens}))
+    let all = entry.tokens.len();
+    let pinned = app.engine.pin_prefix(namespace, name.clone(), entry.tokens).await;
+    let tokens = pinned.map_err(|error| match error {
+        PinError::Refused(refused) => ApiError::bad_request("id", refused.to_string()),
+        PinError::Order(error) => error.into(),
+        PinError::Submit(error) => ApiError::from_submit(error, "id"),
+        PinError::Engine(error) => error.into(),
+    })?;
+    Ok(json!({"name": name, "tokens": tokens, "prefix_tokens": all}))
 }
 
 async fn unpin(app: &App, namespace: Namespace, fields: &mut Fields) -> Result<Value, ApiError> {

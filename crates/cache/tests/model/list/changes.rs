@@ -124,7 +124,7 @@ impl List {
             names: Vec::new(),
             parked: false,
             used: self.operations,
-            used_at: by.now,
+            used_at: None,
             ended: 0,
             expires_at: by.expires_at,
             users: Vec::new(),
