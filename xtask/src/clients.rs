@@ -78,10 +78,12 @@ fn fetch_javascript(workspace: &Workspace) -> Result<()> {
     if fs::read_to_string(&stamp).is_ok_and(|fetched| fetched == wanted) {
         return Ok(());
     }
-    // No script of theirs is run here, and what is optional is for a terminal.
+    // No script of theirs is run here, and what is optional is for a terminal. `npm ci` would want
+    // the lock file to name optional packages that the registry no longer has.
     run(workspace
         .command("npm")
-        .args(["ci", "--silent", "--ignore-scripts", "--omit=optional"])
+        .args(["install", "--no-save", "--no-audit", "--no-fund", "--silent"])
+        .args(["--ignore-scripts", "--omit=optional"])
         .current_dir(&folder))?;
     fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())
 }
