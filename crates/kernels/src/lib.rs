@@ -52,6 +52,6 @@ pub use packed::{PackError, PackedMatrix};
 pub use quantize::ActivationRows;
 pub use rope::{RopeError, RopeScaling, RopeTable, rope};
 pub use rows::Strided;
-pub use team::{Team, TeamError};
+pub use team::{Team, TeamError, WeightPlace};
 pub use weight_memory::WeightMemory;
 pub use weights::{MatrixSource, RowOrder, WeightType};

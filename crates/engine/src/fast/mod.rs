@@ -2,6 +2,7 @@
 
 mod faulty;
 mod kv_choice;
+mod matrix_order;
 mod packed;
 mod scratch;
 mod weighed;
@@ -22,6 +23,9 @@ use crate::taps::{Site, TapPoint, Taps};
 
 /// The matmul to use: the right one, or a broken one that tests must notice.
 pub(crate) type MatMul = fn(&Team, &PackedMatrix, &ActivationRows, &mut [f32]);
+
+/// Of more rows, multiplying takes the time, and not reading the weights.
+const READ_AHEAD_ROWS: usize = 8;
 
 /// What one head of one row has with each position that it sees.
 type Look = fn(&KvStore, usize, &[f32], RowPlace, usize, f32) -> Vec<f32>;
@@ -61,6 +65,9 @@ impl FastOps<'_> {
             let activations = &mut self.scratch.activations;
             if index == 0 || !activations.suits(block.weight_type()) {
                 activations.set(self.team, &x.data, x.rows, x.width, block.weight_type());
+            }
+            if x.rows <= READ_AHEAD_ROWS {
+                self.team.read_ahead(self.scratch.order.pass(block));
             }
             if block.outputs() == out.width {
                 (self.matmul)(self.team, block, activations, &mut out.data);
@@ -123,6 +130,7 @@ impl Ops for FastOps<'_> {
     type Matrix = Packed;
 
     fn embed_tokens(&mut self, table: &Packed) -> Rows {
+        self.scratch.order.begin();
         let mut x = self.scratch.take(self.tokens.len(), table.inputs);
         for (row, &token) in x.data.chunks_exact_mut(table.inputs).zip(self.tokens) {
             table.blocks[0].row(token as usize, row);

@@ -2,6 +2,7 @@
 
 use kernels::{ActivationRows, AttentionScratch};
 
+use super::matrix_order::MatrixOrder;
 use crate::rows::Rows;
 
 /// Most buffers kept; a step has fewer alive at a time.
@@ -14,6 +15,7 @@ pub(crate) struct Scratch {
     pub(crate) activations: ActivationRows,
     pub(crate) attention: AttentionScratch,
     pub(crate) positions: Vec<usize>,
+    pub(super) order: MatrixOrder,
 }
 
 impl Scratch {

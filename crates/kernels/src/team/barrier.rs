@@ -89,10 +89,17 @@ impl<T: Copy> Barrier<T> {
     }
 
     /// Runs the parts of `worker`, from 1, until `stop`: `part` gets the job. It does not unwind,
-    /// or its region would not end.
-    pub(super) fn work(&self, worker: usize, part: impl Fn(T)) {
+    /// or its region would not end. Before each wait `idle` gets a look at whether there is
+    /// something to do, and returns soon when there is.
+    pub(super) fn work(
+        &self,
+        worker: usize,
+        part: impl Fn(T),
+        mut idle: impl FnMut(&dyn Fn() -> bool),
+    ) {
         let mut seen = 0;
         loop {
+            idle(&|| self.fork.0.regions.load(Ordering::Relaxed) != seen);
             self.start.wait(self.spins, || self.fork.0.regions.load(Ordering::SeqCst) != seen);
             seen = self.fork.0.regions.load(Ordering::Acquire);
             if self.stop.load(Ordering::Relaxed) {

@@ -51,7 +51,7 @@ impl Model {
                         mark(&parts, worker, region);
                         counted.fetch_add(1, Ordering::Relaxed);
                     };
-                    loom::thread::spawn(move || barrier.work(worker, part))
+                    loom::thread::spawn(move || barrier.work(worker, part, |_| {}))
                 })
                 .collect();
             for region in 1..=regions {
