@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_replys_own_tokens_come_before_what_follows_it() {
+    fn the_own_tokens_of_a_reply_come_before_what_follows_it() {
         let messages = [message("system", "s"), message("user", "u")];
         let next = |messages: &mut Vec<Value>| messages.push(message("user", "xyz"));
         let Gone { before, after, whole } =
