@@ -179,6 +179,27 @@ def test_going_on_is_what_the_conversation_is(client):
     assert reused(other) < first.usage.input_tokens
 
 
+# What the template of the model writes where there is no system prompt.
+WITHOUT = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+
+
+@pytest.mark.parametrize("before", [WITHOUT, openai.omit])
+@pytest.mark.parametrize("after", [WITHOUT, openai.omit])
+def test_instructions_that_say_what_the_template_does_lose_no_message(client, before, after):
+    first = respond(client, instructions=before, max_output_tokens=8)
+    more = [{"role": "user", "content": text} for text in ("One, two, three.", "And four?")]
+
+    def count(given: list) -> int:
+        options = {"previous_response_id": first.id, "instructions": after}
+        return client.responses.input_tokens.count(model=MODEL, input=given, **options).input_tokens
+
+    whole = [{"role": "user", "content": QUESTION}, *first.output, *more]
+    counted = client.responses.input_tokens.count(model=MODEL, input=whole, instructions=after)
+    # The reply was cut: it may have other tokens where it is tokenized again.
+    assert abs(count(more) - counted.input_tokens) <= 1
+    assert count(more) > count(more[1:]) + 4
+
+
 def test_a_response_is_kept_until_it_is_deleted(client):
     given = [{"role": "user", "content": "One."}, {"role": "assistant", "content": "Two."}]
     response = respond(client, [*given, {"role": "user", "content": "Three."}])
@@ -316,6 +337,7 @@ def test_logprobs_are_those_of_the_text(client):
         ({"input": "Hi", "text": {"format": {"type": "xml"}}}, "text.format"),
         ({"input": "Hi", "previous_response_id": "resp_none"}, "previous_response_id"),
         ({"input": "Hi " * 20_000}, "input"),
+        ({"input": [{"type": "reasoning"}] * 16_385}, "input"),
     ],
 )
 def test_what_is_wrong_is_named(server, body, field):

@@ -46,6 +46,11 @@ impl Computed {
         Self { tokens, map, messages: messages + 1 }
     }
 
+    /// How many messages it is of, the system prompt and the reply included.
+    pub fn message_count(&self) -> usize {
+        self.messages
+    }
+
     /// Bytes of memory that it takes, about.
     pub fn memory_bytes(&self) -> usize {
         self.tokens.len() * size_of::<u32>() + self.map.memory_bytes()

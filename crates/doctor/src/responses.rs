@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{PromptError, shown};
 
+/// Most items of an input, which become as many messages at most.
+const ITEMS_MAX: usize = 16_384;
 const ROLES: [&str; 4] = ["user", "assistant", "system", "developer"];
 
 /// The messages that `input` makes: a text is the user's; of items, the reasoning, the text and the
@@ -23,6 +25,10 @@ pub fn from_response_input(input: &Value) -> Result<Vec<Value>, PromptError> {
             return Err(PromptError::wrong_type("input", wanted, other));
         }
     };
+    if items.len() > ITEMS_MAX {
+        let message = format!("'input' may hold at most {ITEMS_MAX} items");
+        return Err(PromptError::new("input".to_owned(), message));
+    }
     let mut turns = Turns::default();
     for (index, item) in items.iter().enumerate() {
         turns.push(&format!("input[{index}]"), item)?;

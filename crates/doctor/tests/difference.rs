@@ -314,6 +314,14 @@ fn messages_that_changed_as_a_whole_are_told_by_their_number() {
         }
         assert!(verdict["advice"].is_string(), "{verdict}");
     }
+    // One without content among those that were put in is one of them.
+    let mut more = all.clone();
+    let new = [("assistant", "First."), ("user", ""), ("assistant", "Then.")];
+    let new = new.map(|(role, content)| json!({"role": role, "content": content}));
+    more["messages"].as_array_mut().expect("messages").splice(3..3, new);
+    let stop = &fixture.why(&all, &more)["stop"];
+    assert_eq!((&stop["kind"], &stop["message"]), (&json!("messages_inserted"), &json!(3)));
+    assert_eq!(stop["messages"], 3, "{stop}");
     // Other words are other words.
     for (number, text) in [(1, "What is a verse?"), (3, "So what of a chorus?")] {
         let stop = &fixture.why(&all, &with(number, text))["stop"];

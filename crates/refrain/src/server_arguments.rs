@@ -44,10 +44,10 @@ pub(crate) enum CacheOrder {
     /// What of it is on disk only is read first. Neither eviction, nor the end of its life, nor
     /// refrain cache clear takes it away, until it is unpinned or the server ends: after a restart
     /// it lies on disk like any other prefix, and can be pinned again. Where the server keeps
-    /// prefixes on disk, its copy stays there as long as it is pinned; a copy that is lost is
-    /// written again, as far as all pins take no more than half of --cache-disk. All pins together
-    /// keep at most half of the memory for K/V, and are all taken back before a request fails that
-    /// fits it alone. Another prefix that is pinned under the same name takes its place.
+    /// prefixes on disk, a copy of it that is lost, or had to make room, is written again, as far
+    /// as all pins take no more than half of --cache-disk. All pins together keep at most half of
+    /// the memory for K/V, and are all taken back before a request fails that fits it alone.
+    /// Another prefix that is pinned under the same name takes its place.
     Pin(CachePinArguments),
     /// Take a pin back
     Unpin(CacheUnpinArguments),

@@ -55,7 +55,8 @@ impl EarlierPrompts {
         let mut prompts = self.lock();
         prompts.tokens += tokens.len();
         prompts.ids.push_back(id.to_owned());
-        prompts.by_id.insert(id.to_owned(), Earlier { namespace, tokens, messages });
+        let same = prompts.by_id.insert(id.to_owned(), Earlier { namespace, tokens, messages });
+        prompts.tokens -= same.map_or(0, |earlier| earlier.tokens.len());
         while prompts.ids.len() > PROMPTS_MAX || prompts.tokens > TOKENS_MAX {
             let Some(oldest) = prompts.ids.pop_front() else { return };
             let forgotten = prompts.by_id.remove(&oldest);
@@ -177,5 +178,14 @@ mod tests {
         assert!(!knows("too long", other));
         let rest = prompts.lock();
         assert_eq!((rest.tokens, rest.by_id.len()), (0, 0));
+    }
+
+    #[test]
+    fn an_id_that_comes_again_is_counted_once() {
+        let prompts = EarlierPrompts::default();
+        for count in [7, 5, 9] {
+            prompts.remember("same", Namespace::from_salt("a"), vec![1; count].into(), 1);
+        }
+        assert_eq!(prompts.lock().tokens, 9);
     }
 }

@@ -127,7 +127,8 @@ impl Parting<'_> {
         })?;
         let new = self.messages[self.number].range.start..self.messages[found - 1].range.end;
         Some(Change {
-            messages: Some(found - self.number),
+            // By index: those without content, as calls of tools, are among them.
+            messages: Some(self.messages[found].index - self.messages[self.number].index),
             request_text: self.text.get(new)?.to_owned(),
             ..self.change(DifferenceKind::MessagesInserted, self.number)
         })

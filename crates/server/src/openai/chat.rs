@@ -75,8 +75,10 @@ pub(crate) async fn render(
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let call = parse(Fields::new(body::json_object(body).await?))?;
+    let mut call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.parameters.model.as_deref())?;
+    // Nothing is remembered of what is not computed.
+    call.parameters.use_cache = false;
     let prepared = app.prepare(move |app| prepare(app, &caller, String::new(), call)).await?;
     Ok(Json(json!({"token_ids": prepared.request.prompt})))
 }

@@ -67,8 +67,10 @@ pub(crate) async fn count(
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let call = parse(Fields::new(body::json_object(body).await?))?;
+    let mut call = parse(Fields::new(body::json_object(body).await?))?;
     app.check_model(call.parameters.model.as_deref())?;
+    // Nothing is remembered of what is only counted.
+    call.parameters.use_cache = false;
     let prepared = app.prepare(move |app| prepare(app, &caller, String::new(), call));
     let (Prepared { request, .. }, _) = prepared.await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": request.prompt.len()})))
@@ -87,8 +89,12 @@ fn prepare(
     let namespace = app.namespace(caller, salt);
     let owner = Owner { caller: app.namespace(caller, None), namespace };
     let (mut messages, computed) = earlier(app, call.previous.as_deref(), owner)?;
-    messages.extend(call.messages);
     let system = call.instructions.map(|text| json!({"role": "system", "content": text}));
+    // A template may write for no instructions just what others wrote: the messages would then be
+    // counted wrong.
+    let earlier_count = messages.len() + usize::from(system.is_some());
+    let computed = computed.filter(|computed| computed.message_count() == earlier_count);
+    messages.extend(call.messages);
     let conversation = Conversation {
         messages: system.into_iter().chain(messages.iter().cloned()).collect(),
         tools: call.tools,
