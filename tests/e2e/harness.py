@@ -22,8 +22,8 @@ os.environ.setdefault("REFRAIN_CACHE_DISK", "0")
 
 
 class Server:
-    """`refrain serve` on a free port; a context manager that kills it. `environment` is added to
-    this process's own."""
+    """`refrain serve` on a free port, if `arguments` name none; a context manager that kills it.
+    `environment` is added to this process's own."""
 
     def __init__(self, *arguments: str, **environment: str):
         self.started = time.monotonic()
@@ -31,7 +31,7 @@ class Server:
         self._listening = threading.Event()
         self.url = ""
         self.process = subprocess.Popen(
-            [BINARY, "serve", *arguments, "--port", "0"],
+            [BINARY, "serve", *arguments, *([] if "--port" in arguments else ["--port", "0"])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
