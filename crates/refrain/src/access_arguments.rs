@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use clap::Args;
+use server::Origin;
 
 /// Who may reach the server, and by which name.
 #[derive(Args)]
@@ -20,6 +21,18 @@ pub(crate) struct AccessArguments {
         hide_short_help = true
     )]
     host_names: Vec<String>,
+    /// Pages that may ask from a browser [default: none]
+    ///
+    /// Their origins, as https://chat.example or http://localhost:3000 (CORS); * is any page that a
+    /// browser of whoever reaches the server opens. Where keys are asked for, they need one too.
+    #[arg(
+        long = "cors-origin",
+        env = "REFRAIN_CORS_ORIGIN",
+        value_name = "ORIGIN",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub(crate) origins: Vec<Origin>,
 }
 
 impl AccessArguments {

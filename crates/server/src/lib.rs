@@ -21,6 +21,7 @@ mod log;
 mod models;
 mod openai;
 mod ops;
+mod origins;
 mod outcome;
 mod price;
 mod question;
@@ -49,6 +50,7 @@ pub use log::{Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;
 use openai::responses::stored;
+pub use origins::Origin;
 pub use price::{Price, Prices};
 pub use reception::Reception;
 use state::App;
@@ -95,9 +97,12 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .fallback(async || ApiError::not_found("there is nothing at this path", None))
         .layer(middleware::from_fn_with_state(app.clone(), identify::identify));
-    closed
-        .merge(open)
-        .layer(middleware::from_fn_with_state(app.clone(), hosts::check))
+    let mut all = closed.merge(open);
+    // Browsers ask without a key, and for names of this server only.
+    if !app.options.origins.is_empty() {
+        all = all.layer(origins::layer(&app.options.origins));
+    }
+    all.layer(middleware::from_fn_with_state(app.clone(), hosts::check))
         .layer(middleware::from_fn(request_id::name))
         .with_state(app)
 }

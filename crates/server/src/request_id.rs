@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use crate::state::new_id;
 
 /// The headers that OpenAI's and Anthropic's clients read it from.
-const HEADERS: [HeaderName; 2] =
+pub(crate) const HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("x-request-id"), HeaderName::from_static("request-id")];
 
 /// Answers with the request's id in the headers.

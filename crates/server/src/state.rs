@@ -16,6 +16,7 @@ use crate::constraint::Wanted;
 use crate::diagnostics::EarlierPrompts;
 use crate::error::ApiError;
 use crate::log::{Entry, Log};
+use crate::origins::Origin;
 use crate::price::Prices;
 use crate::reading::AnswerFormat;
 use crate::stored_responses::StoredResponses;
@@ -38,6 +39,8 @@ pub struct ServerOptions {
     /// The names that requests may use for this server besides `localhost` and addresses of this
     /// machine, in lower case; `None` takes any name.
     pub host_names: Option<Vec<String>>,
+    /// Pages of these origins may talk to the server from a browser.
+    pub origins: Vec<Origin>,
     /// What tokens cost; without, answers have no price.
     pub prices: Option<Prices>,
     /// Takes what the operator is told; `None` says nothing.
