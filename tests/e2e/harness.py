@@ -15,7 +15,7 @@ import openai
 
 ROOT = Path(__file__).parents[2]
 BINARY = Path(os.environ.get("REFRAIN_BINARY", ROOT / "target" / "release" / "refrain"))
-LISTENING = re.compile(r"listening on (http://\S+:\d+)")
+LISTENING = re.compile(r"listening on (https?://\S+:\d+)")
 START_SECONDS = 120.0
 # What one server has kept is not to be found by the next, unless a test says so.
 os.environ.setdefault("REFRAIN_CACHE_DISK", "0")

@@ -1,9 +1,12 @@
 //! The flags of who may reach a server.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::Args;
-use server::Origin;
+use server::{Origin, Tls};
+
+use crate::failure::Failure;
 
 /// Who may reach the server, and by which name.
 #[derive(Args)]
@@ -33,9 +36,39 @@ pub(crate) struct AccessArguments {
         hide_short_help = true
     )]
     pub(crate) origins: Vec<Origin>,
+    /// Speak TLS, with this certificate [default: HTTP]
+    ///
+    /// In PEM form, followed by the certificates that lead to its root. Both files are read once,
+    /// at the start.
+    #[arg(
+        long,
+        env = "REFRAIN_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key",
+        hide_short_help = true
+    )]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert
+    ///
+    /// In PEM form, without a password.
+    #[arg(
+        long,
+        env = "REFRAIN_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert",
+        hide_short_help = true
+    )]
+    tls_key: Option<PathBuf>,
 }
 
 impl AccessArguments {
+    /// What TLS is spoken with, where it is.
+    pub(crate) fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let files = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
+        let tls = files.map(|(certificate, key)| Tls::open(certificate, key)).transpose();
+        tls.map_err(|error| Failure::new(format!("no TLS: {error}; --tls-cert, --tls-key")))
+    }
+
     /// The names that requests may use where the server listens on `address`; `None` is any.
     pub(crate) fn host_names(&self, address: IpAddr) -> Option<Vec<String>> {
         let names: Vec<String> = self.host_names.iter().map(|name| name.to_lowercase()).collect();

@@ -1,5 +1,7 @@
 //! The flags of commands that ask a running server.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::values::whole;
@@ -19,6 +21,12 @@ pub(crate) struct ServerArguments {
     /// The API key, where the server wants one
     #[arg(long, env = "REFRAIN_API_KEY", value_name = "KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
+    /// Who vouches for an https:// server
+    ///
+    /// A file of certificates in PEM form, of the authorities to trust, or the server's own; left
+    /// out, those that browsers trust.
+    #[arg(long, env = "REFRAIN_CA_CERT", value_name = "FILE")]
+    pub(crate) ca_cert: Option<PathBuf>,
     /// The cache_salt whose prefixes are meant
     ///
     /// Without it, those of requests that had none.

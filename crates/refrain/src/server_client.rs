@@ -1,8 +1,13 @@
 //! Asking a running server.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::failure::Failure;
 use crate::server_arguments::ServerArguments;
@@ -12,6 +17,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// A larger answer is refused: a prefix of a million tokens takes some 20 MB.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// A larger file of certificates is not taken.
+const CERTIFICATES_BYTES_MAX: u64 = 4 << 20;
 
 /// Posts `body` to a path of the server, with the caller's salt, and returns what it answers.
 pub(crate) fn post(
@@ -32,6 +39,7 @@ pub(crate) fn post(
         // A key is for nobody but the server that was named.
         .max_redirects(0)
         .proxy(None)
+        .tls_config(TlsConfig::builder().root_certs(trusted(server.ca_cert.as_deref())?).build())
         .timeout_connect(Some(CONNECT_TIME_MAX))
         .timeout_global(Some(ANSWER_TIME_MAX))
         .build()
@@ -49,6 +57,31 @@ pub(crate) fn post(
         Value::Object(answer) if status.is_success() => Ok(answer),
         value => Err(refused(server, status.as_u16(), &value)),
     }
+}
+
+/// Who may vouch for a server: those of a file, or whom browsers trust.
+fn trusted(file: Option<&Path>) -> Result<RootCerts, Failure> {
+    let Some(path) = file else { return Ok(RootCerts::WebPki) };
+    let failed = |problem: String| Failure::new(format!("--ca-cert {}: {problem}", path.display()));
+    let mut bytes = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(CERTIFICATES_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > CERTIFICATES_BYTES_MAX {
+        return Err(failed(format!("it has more than {CERTIFICATES_BYTES_MAX} bytes")));
+    }
+    let mut certificates: Vec<Certificate<'static>> = Vec::new();
+    for item in parse_pem(&bytes) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
+            Ok(_) => {}
+            Err(_) => return Err(failed("it is not PEM as it should be".to_owned())),
+        }
+    }
+    if certificates.is_empty() {
+        return Err(failed("it has no certificate in PEM form".to_owned()));
+    }
+    Ok(RootCerts::Specific(Arc::new(certificates)))
 }
 
 /// The address of a path of the server; one that is named without a scheme speaks HTTP.

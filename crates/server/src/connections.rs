@@ -9,10 +9,13 @@ use axum::Router;
 use engine::Engine;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::tls::Tls;
 
 /// Connections beyond this many wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
@@ -24,15 +27,17 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 const WRITE_GRACE: Duration = Duration::from_secs(1);
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
-/// Serves `router` until `shutdown` resolves, and returns when all answers that `engine` computes
+/// Serves `router`, over TLS where that is given, until `shutdown` resolves, and returns when all answers that `engine` computes
 /// have been given. Clients that have not sent a whole request by then are let go.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
+    tls: Option<Tls>,
     engine: &Engine,
     shutdown: impl Future<Output = ()>,
 ) {
     let service = TowerToHyperService::new(router);
+    let tls = tls.map(Arc::new);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
@@ -44,14 +49,16 @@ pub(crate) async fn serve(
         // Small chunks of a stream must not wait for each other; a socket that cannot do that
         // still works.
         let _ = stream.set_nodelay(true);
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
-            .serve_connection(TokioIo::new(stream), service.clone());
-        let connection = graceful.watch(connection);
+        let (service, tls, watcher) = (service.clone(), tls.clone(), graceful.watcher());
         tokio::spawn(async move {
-            // A connection that breaks is its client's matter.
-            let _ = connection.await;
+            match tls {
+                None => converse(stream, service, watcher).await,
+                Some(tls) => {
+                    if let Some(stream) = tls.accept(stream).await {
+                        converse(stream, service, watcher).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
@@ -60,6 +67,19 @@ pub(crate) async fn serve(
         () = graceful.shutdown() => {}
         () = answered(engine) => {}
     }
+}
+
+/// Answers the requests of a connection, until it is closed or `watcher` says that it should be.
+async fn converse<S>(stream: S, service: TowerToHyperService<Router>, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    // A connection that breaks is its client's matter.
+    let _ = watcher.watch(connection).await;
 }
 
 async fn accept(

@@ -32,6 +32,7 @@ mod second_look;
 mod state;
 mod stored_responses;
 mod tally;
+mod tls;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ pub use price::{Price, Prices};
 pub use reception::Reception;
 use state::App;
 pub use state::ServerOptions;
+pub use tls::{Tls, TlsError};
 
 /// Serves `engine` on `listener` until `shutdown` resolves; then takes no new connection and
 /// returns when the requests that run have been answered.
@@ -62,11 +64,12 @@ pub async fn serve(
     listener: TcpListener,
     engine: Engine,
     package: Arc<Package>,
-    options: ServerOptions,
+    mut options: ServerOptions,
     shutdown: impl Future<Output = ()>,
 ) {
+    let tls = options.tls.take();
     let app = App::new(engine.clone(), package, options);
-    connections::serve(listener, router(app), &engine, shutdown).await;
+    connections::serve(listener, router(app), tls, &engine, shutdown).await;
 }
 
 fn router(app: App) -> Router {

@@ -65,7 +65,9 @@ pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // Those that clients send beside their key differ from version to version.
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(request_id::HEADERS.into_iter().chain([header::RETRY_AFTER]).collect::<Vec<_>>())
+        .expose_headers(
+            request_id::HEADERS.into_iter().chain([header::RETRY_AFTER]).collect::<Vec<_>>(),
+        )
         .max_age(ASK_AGAIN)
 }
 
@@ -95,9 +97,19 @@ mod tests {
         let long = format!("https://{}.example", "x".repeat(300));
         // `null` is what every page in a sandbox is of, whose ever it is.
         for text in [
-            "", "null", "chat.example", "https://", "https://chat.example/", "https://a.example/b",
-            "https://*.example", "https://a.example, https://b.example", "https://me@a.example",
-            "https://a.example?b", "/", "**", &long,
+            "",
+            "null",
+            "chat.example",
+            "https://",
+            "https://chat.example/",
+            "https://a.example/b",
+            "https://*.example",
+            "https://a.example, https://b.example",
+            "https://me@a.example",
+            "https://a.example?b",
+            "/",
+            "**",
+            &long,
         ] {
             assert!(text.parse::<Origin>().is_err(), "{text}");
         }

@@ -21,6 +21,7 @@ use crate::price::Prices;
 use crate::reading::AnswerFormat;
 use crate::stored_responses::StoredResponses;
 use crate::tally::Tally;
+use crate::tls::Tls;
 
 /// How the server answers, beyond what the engine decides.
 #[derive(Default)]
@@ -41,6 +42,8 @@ pub struct ServerOptions {
     pub host_names: Option<Vec<String>>,
     /// Pages of these origins may talk to the server from a browser.
     pub origins: Vec<Origin>,
+    /// What TLS is spoken with; without, plain HTTP is.
+    pub tls: Option<Tls>,
     /// What tokens cost; without, answers have no price.
     pub prices: Option<Prices>,
     /// Takes what the operator is told; `None` says nothing.

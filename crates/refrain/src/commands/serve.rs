@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // The port first: a model takes a while to load, and a port that is taken is known at once.
     let listener = runtime.block_on(listen(arguments))?;
+    let tls = arguments.access.tls()?;
     let disk = disk_tier(arguments);
     let directory = disk.as_ref().map(|disk| disk.directory.as_path());
     let kept = directory.map(Path::to_path_buf);
@@ -59,6 +60,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         cache_lifetime: arguments.cache_ttl,
         callers,
         host_names: arguments.access.host_names(listener.local_addr()?.ip()),
+        tls,
         origins: arguments.access.origins.clone(),
         prices: arguments.price.clone(),
         log: Some(operator_log::start(terminal)?),
@@ -161,7 +163,8 @@ async fn answer(
     // Before the line that tells others they may begin: they may also end.
     let ending = Ending::new()?;
     // Always said, also with --quiet: programs read the port from it.
-    say(format_args!("listening on http://{address}"));
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    say(format_args!("listening on {scheme}://{address}"));
     let ready = options.ready.clone();
     let engine = loaded.engine.clone();
     let is_ending = Cell::new(false);
