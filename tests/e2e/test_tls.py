@@ -81,20 +81,23 @@ def test_two_versions_are_spoken_and_http_1(server, authority, version):
     context = ssl.create_default_context(cafile=str(authority / "ca.pem"))
     context.minimum_version = context.maximum_version = version
     context.set_alpn_protocols(["h2", "http/1.1"])
-    with socket.create_connection(address(server), timeout=20) as plain:
-        with context.wrap_socket(plain, server_hostname="localhost") as stream:
-            assert stream.selected_alpn_protocol() == "http/1.1"
-            assert stream.version() == version.name.replace("_", ".")
+    plain = socket.create_connection(address(server), timeout=20)
+    with plain, context.wrap_socket(plain, server_hostname="localhost") as stream:
+        assert stream.selected_alpn_protocol() == "http/1.1"
+        assert stream.version() == version.name.replace("_", ".")
 
 
 def test_names_and_origins_are_looked_at_as_without(default_model, authority, trust):
     page = "https://chat.example"
-    with Server(*flags(authority), "--cors-origin", page, "--host-name", "llm.example") as server:
-        with httpx2.Client(base_url=server.url, verify=trust, timeout=60) as http:
-            for host, status in (("evil.example", 403), ("llm.example", 200), ("localhost", 200)):
-                answer = http.get("/v1/models", headers={"host": host, "origin": page})
-                assert answer.status_code == status, host
-                assert ("access-control-allow-origin" in answer.headers) == (status == 200)
+    allowed = ["--cors-origin", page, "--host-name", "llm.example"]
+    with (
+        Server(*flags(authority), *allowed) as server,
+        httpx2.Client(base_url=server.url, verify=trust, timeout=60) as http,
+    ):
+        for host, status in (("evil.example", 403), ("llm.example", 200), ("localhost", 200)):
+            answer = http.get("/v1/models", headers={"host": host, "origin": page})
+            assert answer.status_code == status, host
+            assert ("access-control-allow-origin" in answer.headers) == (status == 200)
 
 
 def test_the_cache_commands_speak_it(server, authority, tmp_path):

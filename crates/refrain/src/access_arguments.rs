@@ -4,9 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use server::{Origin, Tls};
-
-use crate::failure::Failure;
+use server::Origin;
 
 /// Who may reach the server, and by which name.
 #[derive(Args)]
@@ -47,7 +45,7 @@ pub(crate) struct AccessArguments {
         requires = "tls_key",
         hide_short_help = true
     )]
-    tls_cert: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert
     ///
     /// In PEM form, without a password.
@@ -58,17 +56,10 @@ pub(crate) struct AccessArguments {
         requires = "tls_cert",
         hide_short_help = true
     )]
-    tls_key: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 impl AccessArguments {
-    /// What TLS is spoken with, where it is.
-    pub(crate) fn tls(&self) -> Result<Option<Tls>, Failure> {
-        let files = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
-        let tls = files.map(|(certificate, key)| Tls::open(certificate, key)).transpose();
-        tls.map_err(|error| Failure::new(format!("no TLS: {error}; --tls-cert, --tls-key")))
-    }
-
     /// The names that requests may use where the server listens on `address`; `None` is any.
     pub(crate) fn host_names(&self, address: IpAddr) -> Option<Vec<String>> {
         let names: Vec<String> = self.host_names.iter().map(|name| name.to_lowercase()).collect();

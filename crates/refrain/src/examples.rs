@@ -21,6 +21,8 @@ refrain serve
 refrain serve ./model.gguf --port 8000 --kv-budget 2GiB
 REFRAIN_PORT=8000 refrain serve
 refrain serve --api-keys keys.txt    for who has a key of refrain key NAME
+refrain serve --tls-cert chain.pem --tls-key key.pem
+refrain serve --cors-origin http://localhost:3000
 curl 127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \\
   -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}' | jq .refrain.verdict",
     ),

@@ -27,8 +27,9 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(500);
 const WRITE_GRACE: Duration = Duration::from_secs(1);
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
-/// Serves `router`, over TLS where that is given, until `shutdown` resolves, and returns when all answers that `engine` computes
-/// have been given. Clients that have not sent a whole request by then are let go.
+/// Serves `router`, over TLS where that is given, until `shutdown` resolves, and returns when all
+/// answers that `engine` computes have been given. Clients that have not sent a whole request by
+/// then are let go.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,

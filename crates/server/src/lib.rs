@@ -38,6 +38,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::header;
 use axum::middleware;
 use axum::routing::{get, post};
 use engine::Engine;
@@ -103,7 +104,8 @@ fn router(app: App) -> Router {
     let mut all = closed.merge(open);
     // Browsers ask without a key, and for names of this server only.
     if !app.options.origins.is_empty() {
-        all = all.layer(origins::layer(&app.options.origins));
+        let exposed = request_id::HEADERS.into_iter().chain([header::RETRY_AFTER]).collect();
+        all = all.layer(origins::layer(&app.options.origins, exposed));
     }
     all.layer(middleware::from_fn_with_state(app.clone(), hosts::check))
         .layer(middleware::from_fn(request_id::name))

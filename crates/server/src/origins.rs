@@ -7,10 +7,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Method, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
-
-use crate::request_id;
 
 /// A longer origin is none: names have 253 characters at most.
 const ORIGIN_BYTES_MAX: usize = 300;
@@ -54,8 +52,9 @@ impl FromStr for Origin {
     }
 }
 
-/// What answers browsers that ask for pages of these origins, and marks answers as theirs to read.
-pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
+/// What answers browsers that ask for pages of these origins, and marks answers as theirs to read,
+/// with the headers in `exposed`.
+pub(crate) fn layer(origins: &[Origin], exposed: Vec<HeaderName>) -> CorsLayer {
     let allowed = match origins.iter().any(|origin| origin.0 == ANY) {
         true => AllowOrigin::any(),
         false => AllowOrigin::list(origins.iter().map(|origin| origin.0.clone())),
@@ -65,9 +64,7 @@ pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // Those that clients send beside their key differ from version to version.
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(
-            request_id::HEADERS.into_iter().chain([header::RETRY_AFTER]).collect::<Vec<_>>(),
-        )
+        .expose_headers(exposed)
         .max_age(ASK_AGAIN)
 }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use engine::{DiskTierOptions, EngineOptions, MemoryNeed};
 use package::{ChatTemplate, Sources};
-use server::{Callers, ServerOptions};
+use server::{Callers, ServerOptions, Tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::access_arguments::is_loopback;
+use crate::access_arguments::{AccessArguments, is_loopback};
 use crate::bytes;
 use crate::cli::ServeArguments;
 use crate::commands::{operator_log, warm};
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // The port first: a model takes a while to load, and a port that is taken is known at once.
     let listener = runtime.block_on(listen(arguments))?;
-    let tls = arguments.access.tls()?;
+    let tls = tls(&arguments.access)?;
     let disk = disk_tier(arguments);
     let directory = disk.as_ref().map(|disk| disk.directory.as_path());
     let kept = directory.map(Path::to_path_buf);
@@ -77,6 +77,13 @@ fn earlier_templates(directory: &Path, loaded: &Loaded) -> Vec<ChatTemplate> {
     let earlier = cache::disk::keep_text(directory, template.source()).unwrap_or_default();
     // One that no longer compiles can have rendered nothing that is still found.
     earlier.iter().filter_map(|source| template.with_source(source).ok()).collect()
+}
+
+/// What TLS is spoken with, where it is.
+fn tls(access: &AccessArguments) -> Result<Option<Tls>, Failure> {
+    let files = access.tls_cert.as_deref().zip(access.tls_key.as_deref());
+    let tls = files.map(|(certificate, key)| Tls::open(certificate, key)).transpose();
+    tls.map_err(|error| Failure::new(format!("no TLS: {error}; --tls-cert, --tls-key")))
 }
 
 /// The keys that are asked for. Their namespaces are told apart by a secret that is kept where the
