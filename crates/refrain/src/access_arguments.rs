@@ -57,6 +57,12 @@ pub(crate) struct AccessArguments {
         hide_short_help = true
     )]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Append a line for each request [default: none]
+    ///
+    /// A JSON object without any text of prompts or answers: when, whose, what was asked, what was
+    /// reused, and how long it took. - is the output.
+    #[arg(long, env = "REFRAIN_ACCESS_LOG", value_name = "FILE", hide_short_help = true)]
+    pub(crate) access_log: Option<PathBuf>,
 }
 
 impl AccessArguments {

@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::access_log::Record;
 use crate::anthropic;
 use crate::body;
 use crate::callers::Caller;
@@ -21,6 +22,7 @@ const SCHEME: &str = "bearer ";
 pub(crate) async fn identify(State(app): State<App>, mut request: Request, next: Next) -> Response {
     match caller(&app, request.headers()) {
         Ok(caller) => {
+            Record::current().note_key(caller.name.as_ref());
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

@@ -4,6 +4,7 @@
 //! its events into JSON and server-sent events. What a token costs or why a prefix was not reused
 //! is decided elsewhere.
 
+mod access_log;
 mod anthropic;
 mod body;
 mod callers;
@@ -45,6 +46,7 @@ use engine::Engine;
 use package::Package;
 use tokio::net::TcpListener;
 
+pub use access_log::AccessLog;
 pub use callers::{Callers, KeyFileError, KeyName, NewKey};
 use error::ApiError;
 pub use lifetime::lifetime;
@@ -109,5 +111,6 @@ fn router(app: App) -> Router {
     }
     all.layer(middleware::from_fn_with_state(app.clone(), hosts::check))
         .layer(middleware::from_fn(request_id::name))
+        .layer(middleware::from_fn_with_state(app.clone(), access_log::write))
         .with_state(app)
 }

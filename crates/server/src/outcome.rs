@@ -1,10 +1,12 @@
 //! How a prompt went, and what is made of it: its price, the counts by reason, a line of the log.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use cache::{PAGE_TOKENS, Verdict};
 use engine::{Timings, TokenCounts};
 
+use crate::access_log::Record;
 use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::log::Entry;
@@ -28,6 +30,7 @@ pub(crate) struct Account {
     prompts: usize,
     /// Tokens that were computed or drawn.
     spent_tokens: usize,
+    record: Arc<Record>,
 }
 
 impl Account {
@@ -45,7 +48,9 @@ impl Account {
         if let Some(callers) = &app.options.callers {
             callers.enter(&caller).map_err(ApiError::over_limit)?;
         }
-        Ok(Self { app, caller, id, prompts, spent_tokens: 0 })
+        let record = Record::current();
+        record.note_response(&id, prompts);
+        Ok(Self { app, caller, id, prompts, spent_tokens: 0, record })
     }
 
     pub(crate) fn app(&self) -> &App {
@@ -63,6 +68,7 @@ impl Account {
         let prices = self.app.options.prices.as_ref();
         let price = prices.map(|prices| prices.of(&verdict, &tokens));
         self.spent_tokens += tokens.input + tokens.output;
+        self.record.note_prompt(verdict.stop.reason.code(), &tokens, timings.ttft_ms);
         self.app.tally.add(&verdict, &timings);
         let mut outcome = Outcome { verdict, timings, tokens, price };
         if is_miss(&outcome.verdict) {

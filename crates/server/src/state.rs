@@ -11,6 +11,7 @@ use grammar::{Constraint, Vocabulary};
 use package::{ChatTemplate, Package};
 use tokio::sync::Semaphore;
 
+use crate::access_log::AccessLog;
 use crate::callers::{Caller, Callers};
 use crate::constraint::Wanted;
 use crate::diagnostics::EarlierPrompts;
@@ -48,6 +49,8 @@ pub struct ServerOptions {
     pub prices: Option<Prices>,
     /// Takes what the operator is told; `None` says nothing.
     pub log: Option<Log>,
+    /// Takes a line of JSON for each request; `None` writes none.
+    pub access_log: Option<AccessLog>,
     /// Chat templates of this model that rendered what is held on disk, other than the one that
     /// renders now.
     pub earlier_templates: Vec<ChatTemplate>,

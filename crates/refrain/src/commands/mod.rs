@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod access_log;
 mod answer;
 mod article;
 pub(crate) mod bench;

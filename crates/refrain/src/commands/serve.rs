@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use engine::{DiskTierOptions, EngineOptions, MemoryNeed};
 use package::{ChatTemplate, Sources};
-use server::{Callers, ServerOptions, Tls};
+use server::{AccessLog, Callers, ServerOptions, Tls};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::access_arguments::{AccessArguments, is_loopback};
 use crate::bytes;
 use crate::cli::ServeArguments;
-use crate::commands::{operator_log, warm};
+use crate::commands::{access_log, operator_log, warm};
 use crate::failure::Failure;
 use crate::interrupt::{self, Handler};
 use crate::loading::{self, Loaded};
@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
     // The port first: a model takes a while to load, and a port that is taken is known at once.
     let listener = runtime.block_on(listen(arguments))?;
     let tls = tls(&arguments.access)?;
+    let access_log = access_log(&arguments.access)?;
     let disk = disk_tier(arguments);
     let directory = disk.as_ref().map(|disk| disk.directory.as_path());
     let kept = directory.map(Path::to_path_buf);
@@ -63,6 +64,7 @@ pub(crate) fn run(arguments: &ServeArguments, terminal: &Terminal) -> Result<(),
         tls,
         origins: arguments.access.origins.clone(),
         prices: arguments.price.clone(),
+        access_log,
         log: Some(operator_log::start(terminal)?),
         earlier_templates,
         ready: arguments.warm.is_some().then(Arc::default),
@@ -77,6 +79,15 @@ fn earlier_templates(directory: &Path, loaded: &Loaded) -> Vec<ChatTemplate> {
     let earlier = cache::disk::keep_text(directory, template.source()).unwrap_or_default();
     // One that no longer compiles can have rendered nothing that is still found.
     earlier.iter().filter_map(|source| template.with_source(source).ok()).collect()
+}
+
+/// Where each request is told of, if it is.
+fn access_log(access: &AccessArguments) -> Result<Option<AccessLog>, Failure> {
+    let open = |path: &Path| {
+        access_log::open(path)
+            .map_err(|error| Failure::new(format!("no access log in {}: {error}", path.display())))
+    };
+    access.access_log.as_deref().map(open).transpose()
 }
 
 /// What TLS is spoken with, where it is.
