@@ -18,9 +18,6 @@ use serde_json::json;
 use crate::request_id;
 use crate::state::App;
 
-/// Takes a line of the access log, and must not wait for anybody who reads it.
-pub type AccessLog = Box<dyn Fn(String) + Send + Sync>;
-
 /// More characters of a path are not shown.
 const PATH_CHARACTERS_MAX: usize = 256;
 

@@ -46,11 +46,10 @@ use engine::Engine;
 use package::Package;
 use tokio::net::TcpListener;
 
-pub use access_log::AccessLog;
 pub use callers::{Callers, KeyFileError, KeyName, NewKey};
 use error::ApiError;
 pub use lifetime::lifetime;
-pub use log::{Entry, Log};
+pub use log::{AccessLog, Entry, Log};
 #[doc(hidden)]
 pub use openai::parse_request;
 use openai::responses::stored;

@@ -11,3 +11,6 @@ pub enum Entry {
 
 /// Takes a line of the log, and must not wait for anybody who reads it.
 pub type Log = Box<dyn Fn(Entry, &str) + Send + Sync>;
+
+/// Takes a line of the access log, and must not wait for anybody who reads it.
+pub type AccessLog = Box<dyn Fn(String) + Send + Sync>;

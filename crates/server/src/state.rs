@@ -11,12 +11,11 @@ use grammar::{Constraint, Vocabulary};
 use package::{ChatTemplate, Package};
 use tokio::sync::Semaphore;
 
-use crate::access_log::AccessLog;
 use crate::callers::{Caller, Callers};
 use crate::constraint::Wanted;
 use crate::diagnostics::EarlierPrompts;
 use crate::error::ApiError;
-use crate::log::{Entry, Log};
+use crate::log::{AccessLog, Entry, Log};
 use crate::origins::Origin;
 use crate::price::Prices;
 use crate::reading::AnswerFormat;
