@@ -32,6 +32,7 @@ CLOCK = {
     "type": "function",
     "function": {"name": "get_time", "parameters": {"type": "object", "properties": {}}},
 }
+BAD = {"type": "object", "properties": {"a": {"$ref": "http://elsewhere"}}}
 PERSON = {
     "type": "object",
     "properties": {
@@ -173,6 +174,46 @@ def test_structured_output_parses_and_validates(client, seed):
         valid(PERSON, choice.message.content)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_is_a_call_or_has_the_form(client, stream):
+    """A person begins as a call does, `{"name": "`; a word does not, and seldom comes to mind."""
+    known = {tool["function"]["name"]: tool["function"] for tool in (WEATHER, CLOCK)}
+    options = {"tools": [WEATHER, CLOCK], "max_tokens": 200, "n": 10, "seed": 11}
+    options |= {"parallel_tool_calls": False}
+    found = {"stop": 0, "tool_calls": 0}
+    for schema in (PERSON, {"const": "xylophone"}):
+        form = {"type": "json_schema", "json_schema": {"name": "form", "schema": schema}}
+        options["response_format"] = form
+        if stream:
+            asked = {"model": MODEL, "messages": QUESTION, **options}
+            with client.chat.completions.stream(**asked) as chunks:
+                answer = chunks.get_final_completion()
+        else:
+            answer = chat(client, **options)
+        for choice in answer.choices:
+            found[choice.finish_reason] += 1
+            if choice.finish_reason == "stop":
+                assert not choice.message.tool_calls
+                valid(schema, choice.message.content)
+                continue
+            assert not choice.message.content
+            [call] = choice.message.tool_calls
+            valid(known[call.function.name]["parameters"], call.function.arguments)
+    assert all(found.values()), found
+
+
+def test_a_call_that_must_be_made_has_no_form(client):
+    answer = chat(
+        client,
+        tools=[WEATHER],
+        tool_choice="required",
+        response_format={"type": "json_object"},
+        temperature=0,
+    )
+    assert answer.choices[0].finish_reason == "tool_calls"
+    assert answer.model_extra["refrain"]["ignored"] == ["response_format"]
+
+
 def test_the_other_ways_to_ask(client):
     answer = chat(client, response_format={"type": "json_object"}, max_tokens=300, seed=3)
     if answer.choices[0].finish_reason == "stop":
@@ -213,9 +254,12 @@ def test_bits_beside_a_constrained_answer_do_not_change(client):
         ),
         ({"response_format": {"type": "xml"}}, "response_format", "type"),
         (
-            {"tools": [WEATHER], "response_format": {"type": "json_object"}},
-            "response_format",
-            "tool_choice",
+            {
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": BAD}}],
+                "response_format": {"type": "json_object"},
+            },
+            "tools",
+            "cannot be held",
         ),
         ({"extra_body": {"guided_regex": "("}}, "guided_json", "cannot be held"),
         ({"reasoning_effort": "enormous"}, "reasoning_effort", "enormous"),

@@ -27,6 +27,7 @@ mod anthropic;
 mod continuation;
 mod conversation;
 mod difference;
+mod effort;
 mod error;
 mod excerpt;
 mod hint;

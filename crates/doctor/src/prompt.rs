@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::anthropic;
 use crate::conversation::{PromptMaker, check_messages};
+use crate::effort::effort;
 use crate::error::{PromptError, check_length, shown};
 use crate::rendering::Rendering;
 use crate::responses::{from_response_input, from_response_tools};
@@ -194,7 +195,25 @@ fn body(name: &str, text: &str) -> Result<Option<Map<String, Value>>, PromptErro
 /// Why an object is not the body of a request that is read here, if it is not.
 fn problem(body: &Map<String, Value>) -> Option<&'static str> {
     let known = ["messages", "prompt", "input"].iter().any(|name| body.contains_key(*name));
+    if is_embeddings(body) {
+        return Some("it asks for embeddings, which come of no prompt that is kept");
+    }
     (!known).then_some("it has neither 'messages' nor 'prompt' nor 'input'")
+}
+
+/// Whether it is the body of a request for embeddings, whose `input` is a text, token ids, or a
+/// list of either: of a request for a response it is a text, or a list of items.
+pub(crate) fn is_embeddings(body: &Map<String, Value>) -> bool {
+    if ["messages", "prompt"].iter().any(|name| body.contains_key(*name)) {
+        return false;
+    }
+    match body.get("input") {
+        Some(Value::Array(items)) => items.first().is_some_and(|first| !first.is_object()),
+        Some(Value::String(_)) => {
+            ["encoding_format", "dimensions"].iter().any(|name| body.contains_key(*name))
+        }
+        _ => false,
+    }
 }
 
 /// The prompt of a request for a response, whose conversation is in its body.
@@ -274,7 +293,12 @@ fn chat(
     let tools = check_tools(tools)?;
     let choice = ToolChoice::read(&body.remove("tool_choice").unwrap_or_default())?;
     let tools = tools.filter(|_| maker.shows_tools(&choice));
-    let (encoding, map) = maker.chat(&messages, tools.as_ref(), &variables)?;
+    let mut all = match (maker.chat_template, effort(&body, &choice)) {
+        (Some(template), Some(effort)) => template.reasoning_variables(effort),
+        _ => Map::new(),
+    };
+    all.extend(variables);
+    let (encoding, map) = maker.chat(&messages, tools.as_ref(), &all)?;
     fits(&encoding.ids, 1, maker, "messages")?;
     Ok(Prompt { map: Some(map), ..Prompt::plain(name, shape, encoding.ids) })
 }

@@ -71,6 +71,11 @@ impl ToolChoice {
     pub fn may_call(&self) -> bool {
         *self != Self::None
     }
+
+    /// Whether the answer is to be nothing but calls.
+    pub fn must_call(&self) -> bool {
+        matches!(self, Self::Required | Self::Named(_))
+    }
 }
 
 /// The name in `{"type": "function", "function": {"name": …}}`, in the Responses API's shorter form

@@ -330,6 +330,73 @@ fn messages_that_changed_as_a_whole_are_told_by_their_number() {
 }
 
 #[test]
+fn a_call_that_was_put_in_with_its_result_is_counted() {
+    let fixture = Fixture::new();
+    let all = conversation(&["Be kind.", "And a chorus?", "Much the same.", "Which song?"]);
+    let function = json!({"name": "weather", "arguments": {"city": "Bern"}});
+    let call = json!({"role": "assistant", "content": null, "tool_calls": [
+        {"id": "call_1", "type": "function", "function": function},
+    ]});
+    let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "It rains there."});
+    let mut more = all.clone();
+    more["messages"].as_array_mut().expect("messages").splice(2..2, [call, result]);
+    let stop = &fixture.why(&all, &more)["stop"];
+    assert_eq!((&stop["kind"], &stop["message"]), (&json!("messages_inserted"), &json!(2)));
+    assert_eq!((&stop["messages"], &stop["role"]), (&json!(2), &json!("assistant")), "{stop}");
+}
+
+#[test]
+fn how_much_is_to_be_reasoned_is_part_of_the_prompt() {
+    let fixture = Fixture::new();
+    let template = format!("{TEMPLATE}{{% if enable_thinking %}}<think>{{% endif %}}");
+    let template = ChatTemplate::new(&template, "", "").expect("a template");
+    let maker = PromptMaker { chat_template: Some(&template), ..fixture.maker("2026-11-30") };
+    let tokens = |body: Value| {
+        let prompt = Prompt::read("a.json", body.to_string().as_bytes(), maker);
+        prompt.expect("a prompt").tokens
+    };
+    let messages = || json!([{"role": "user", "content": "Why?"}]);
+    let thinking = tokens(json!({
+        "messages": messages(), "chat_template_kwargs": {"enable_thinking": true},
+    }));
+    let plain = tokens(json!({"messages": messages()}));
+    assert_ne!(thinking, plain);
+    for (effort, expected) in [("high", &thinking), ("none", &plain)] {
+        let chat = json!({"messages": messages(), "reasoning_effort": effort});
+        let response = json!({"input": "Why?", "reasoning": {"effort": effort}});
+        assert_eq!(&tokens(chat), expected, "{effort}");
+        assert_eq!(&tokens(response), expected, "{effort}");
+    }
+    // What the conversation's own variables say is stronger.
+    let own = json!({"enable_thinking": false});
+    let body =
+        json!({"input": "Why?", "reasoning": {"effort": "high"}, "chat_template_kwargs": own});
+    assert_eq!(tokens(body), plain);
+}
+
+#[test]
+fn a_request_for_embeddings_is_no_prompt() {
+    let fixture = Fixture::new();
+    let read = |body: Value| {
+        Prompt::read("a.json", body.to_string().as_bytes(), fixture.maker("2026-11-30"))
+    };
+    for body in [
+        json!({"input": ["a", "b"], "model": "m"}),
+        json!({"input": [1, 2], "model": "m"}),
+        json!({"input": [[1], [2]], "model": "m"}),
+        json!({"input": "a", "encoding_format": "base64"}),
+        json!({"input": "a", "dimensions": 3}),
+    ] {
+        let error = read(body.clone()).expect_err("no prompt");
+        assert!(error.message.contains("embeddings"), "{body}: {}", error.message);
+    }
+    let item = json!({"role": "user", "content": "a"});
+    for body in [json!({"input": "a"}), json!({"input": [item]})] {
+        assert!(read(body.clone()).is_ok(), "{body}");
+    }
+}
+
+#[test]
 fn a_verdict_without_a_difference_has_none() {
     let fixture = Fixture::new();
     let body = chat("Be brief.");

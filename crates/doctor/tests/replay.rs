@@ -202,10 +202,12 @@ fn requests_are_replayed_by_their_prompts_tokens() {
         json!({"system": "Be brief.", "messages": [{"role": "user", "content": "Hi"}]}),
         json!("a text"),
     ];
-    let text: String = bodies.iter().map(|body| format!("{body}\r\n\n")).collect();
+    let mut text: String = bodies.iter().map(|body| format!("{body}\r\n\n")).collect();
+    text += "{\"input\": [\"What is a refrain?\"], \"encoding_format\": \"float\"}\n";
     let replay = replay(&text, &[None, Some(40)], Some(maker)).expect("requests");
     assert_eq!((replay.format, replay.requests), (TraceFormat::Requests, bodies.len()));
     assert_eq!((replay.block_tokens, replay.duration_ms), (16, None));
+    assert_eq!(replay.embeddings, 1, "they are told apart, and left out");
     let encoded = |text: &str| tokenizer.encode(text, false).expect("ids").ids.len() as u64;
     let question = encoded("<user>What is a refrain?\n");
     let unbounded = &replay.capacities[0];

@@ -77,7 +77,13 @@ impl Grammar {
             }
         };
         let parser = compiled(vocabulary, TopLevelGrammar { grammars, max_tokens: None })?;
-        Ok(Constraint::new(vocabulary.clone(), Matcher::new(Ok(parser))))
+        Ok(Constraint::new(vocabulary.clone(), Matcher::new(Ok(parser)), self.beginnings()))
+    }
+
+    /// What calls begin with, up to the arguments of the first one.
+    fn beginnings(&self) -> Vec<Vec<u8>> {
+        let Grammar::Calls { before, tools, .. } = self else { return Vec::new() };
+        tools.iter().map(|tool| format!("{before}{}", tool.prefix).into_bytes()).collect()
     }
 }
 

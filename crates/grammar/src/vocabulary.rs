@@ -169,6 +169,12 @@ impl TokenSet {
         TokenSet(set)
     }
 
+    /// What is in either.
+    pub(crate) fn or(mut self, other: &TokenSet) -> Self {
+        self.0.or(&other.0);
+        self
+    }
+
     /// Whether a token is in it; not so for ids beyond the vocabulary.
     pub fn has(&self, token: u32) -> bool {
         (token as usize) < self.0.len() && self.0.is_allowed(token as TokenId)

@@ -128,6 +128,63 @@ fn calls_are_written_as_the_format_has_them() {
 }
 
 #[test]
+fn an_answer_may_be_calls_or_a_text_of_a_form() {
+    let one = "<call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</call>";
+    let wrong = "<call>\n{\"name\": \"weather\", \"arguments\": {}}\n</call>";
+    let either = compile(&calls(false)).or(compile(&Grammar::JsonObject));
+    for (text, allowed) in [(one, true), (wrong, false), ("{\"a\": 1}", true), ("[]", false)] {
+        assert_eq!(takes(&either, &call_tokens(text)), allowed, "{text}");
+    }
+    // Where nothing marks a call, what begins as one is one, and what does not is a text.
+    let plain = |parallel| match calls(parallel) {
+        Grammar::Calls { tools, .. } => {
+            let [before, between, after] = ["", "", ""].map(str::to_owned);
+            compile(&Grammar::Calls { before, between, after, tools, parallel })
+        }
+        other => panic!("{other:?}"),
+    };
+    let call = "{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n";
+    let either = plain(false).or(compile(&Grammar::JsonObject));
+    for (text, allowed) in [
+        (call, true),
+        ("{\"name\": \"weather\", \"arguments\": {\"town\": 1}}", false),
+        ("{\"name\": \"weather\", \"age\": 3}", true),
+        ("{\"name\": \"wea\"}", true),
+        ("{\"name\": \"now\", \"argument\": 3}", true),
+        ("{}", true),
+        ("{\"name\": ", false),
+    ] {
+        assert_eq!(accepts(&either, text), allowed, "{text}");
+    }
+    let texts = ["", "{\"name\": \"weather\"", "{\"name\": \"weather\", \"arguments\": 1}"];
+    let choice = plain(true).or(compile(&Grammar::Choice(texts.map(str::to_owned).into())));
+    assert!(accepts(&choice, texts[0]) && accepts(&choice, texts[1]) && accepts(&choice, call));
+    assert!(!accepts(&choice, texts[2]), "it begins as a call");
+    assert!(accepts(&choice, &format!("{call}{call}")));
+    // What is forced is known once there is one way to go on.
+    let mut either = either;
+    assert!(either.forced().is_empty());
+    for &token in &ids("{\"name\": \"weather\", \"arguments\": ") {
+        either.advance(token).expect("allowed");
+    }
+    assert_eq!(either.allowed().expect("a set").ids().collect::<Vec<_>>(), ids("{"));
+}
+
+proptest! {
+    /// What two constraints allow together is what one of them does, wherever nothing decides.
+    #[test]
+    fn either_is_the_union(
+        one in prop::collection::vec("[ab]{0,6}", 1..6),
+        other in prop::collection::vec("[ab]{0,6}", 1..6),
+        text in "[ab]{0,6}",
+    ) {
+        let is_in = one.contains(&text) || other.contains(&text);
+        let either = compile(&Grammar::Choice(one)).or(compile(&Grammar::Choice(other)));
+        prop_assert_eq!(accepts(&either, &text), is_in);
+    }
+}
+
+#[test]
 fn what_is_forced_is_what_comes() {
     let mut constraint = compile(&calls(false));
     constraint.advance(CALL).expect("allowed");

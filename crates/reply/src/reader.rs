@@ -41,6 +41,8 @@ pub struct Reader {
     calls: usize,
     /// Whether any text was said.
     has_text: bool,
+    /// Whether a grammar holds the answer to calls, or to a text.
+    is_held: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -105,7 +107,15 @@ impl Reader {
             true => State::Reasoning { begun: false },
             false => State::Beginning { thinks: true, skips_lines: false },
         };
-        Reader { format, tools, state, pending: String::new(), at: 0, calls: 0, has_text: false }
+        let pending = String::new();
+        Reader { format, tools, state, pending, at: 0, calls: 0, has_text: false, is_held: false }
+    }
+
+    /// A reader of an answer that a grammar holds to calls in the format's
+    /// [`call_shape`](Format::call_shape), or to a text of another form: one that does not begin
+    /// with such a call is text as a whole, whatever it looks like.
+    pub fn held(format: Format, tools: Tools) -> Reader {
+        Reader { is_held: true, ..Reader::new(format, tools, false) }
     }
 
     /// Takes the next piece, and returns what is known with it. However a text is cut into
@@ -163,7 +173,31 @@ impl Reader {
         }
     }
 
+    /// Whether the answer begins as a grammar has calls begin; `None` where that is to be seen.
+    fn begins_as_held(&self) -> Option<bool> {
+        let (shape, text) = (self.format.call_shape(), self.rest());
+        let mut may_come = false;
+        for name in self.tools.names() {
+            let beginning = format!("{}{}", shape.before, shape.prefix(name));
+            if text.starts_with(&beginning) {
+                return Some(true);
+            }
+            may_come |= beginning.starts_with(text);
+        }
+        (!may_come).then_some(false)
+    }
+
     fn beginning(&mut self, thinks: bool, ends: bool, parts: &mut Vec<Part>) -> bool {
+        if self.is_held {
+            match self.begins_as_held() {
+                Some(true) => {}
+                None if !ends => return false,
+                _ => {
+                    self.state = State::OnlyText;
+                    return true;
+                }
+            }
+        }
         let text = self.rest().trim_ascii_start();
         let from = self.pending.len() - text.len();
         let mut may_come = false;

@@ -41,6 +41,10 @@ impl Tools {
         self.properties.is_empty()
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.properties.keys().map(String::as_str)
+    }
+
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.properties.contains_key(name)
     }

@@ -290,6 +290,37 @@ fn without_tools_nothing_is_a_call() {
 }
 
 #[test]
+fn an_answer_that_is_held_is_calls_from_its_beginning_or_text() {
+    let call = "{\"name\": \"now\", \"arguments\": {}}";
+    for (name, answer) in [
+        ("json", call.replace("\": ", "\":")),
+        ("json", format!(" {call}")),
+        ("json", "{\"name\": \"now\"}".to_owned()),
+        ("json", "{\"name\": \"get_wea".to_owned()),
+        ("hermes", call.to_owned()),
+        ("hermes", format!("\"Hm. <tool_call>{call}</tool_call>\"")),
+        ("hermes", "<think>Hm.</think>".to_owned()),
+    ] {
+        let characters = || answer.char_indices().map(|(at, c)| &answer[at..at + c.len_utf8()]);
+        let reply = read(Reader::held(format(name), tools()), characters());
+        assert_eq!(reply, Reply { text: answer.clone(), ..Reply::default() }, "{name}");
+    }
+    for (_, sign) in SIGNS {
+        let shape = Format::of(sign).call_shape();
+        let answer = format!(
+            "{}{}{{\"a\": 1}}{}{}",
+            shape.before,
+            shape.prefix("now"),
+            shape.suffix,
+            shape.after
+        );
+        let characters = answer.char_indices().map(|(at, c)| &answer[at..at + c.len_utf8()]);
+        let reply = read(Reader::held(Format::of(sign), tools()), characters);
+        assert_eq!(calls(&reply), [("now", json!({"a": 1}))], "{sign}");
+    }
+}
+
+#[test]
 fn a_tool_that_was_not_declared_is_called_where_marks_say_so() {
     let answer = "<tool_call>\n{\"name\": \"no_such\", \"arguments\": {\"a\": 1}}\n</tool_call>";
     let reply = read_whole(format("hermes"), answer);

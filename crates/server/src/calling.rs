@@ -42,6 +42,21 @@ impl Calling {
         Self::checked(ToolChoice::read(&choice)?, !alone, tools)
     }
 
+    /// Of the fields that were accepted, those that have no effect: `tools` that are not called, of
+    /// a model whose template does not read them; and the form of a text, asked for in the field
+    /// `form`, where the answer is to be a call.
+    pub(crate) fn without_effect(
+        &self,
+        has_tools: bool,
+        reads_tools: bool,
+        form: Option<&str>,
+    ) -> impl Iterator<Item = String> {
+        let tools = has_tools && !reads_tools && !self.choice.may_call();
+        let tools = tools.then(|| "tools".to_owned());
+        let form = form.filter(|_| self.choice.must_call()).map(str::to_owned);
+        tools.into_iter().chain(form)
+    }
+
     fn checked(
         choice: ToolChoice,
         parallel: bool,

@@ -51,15 +51,10 @@ impl Wanted {
         Ok(found.pop())
     }
 
-    /// The calls that an answer must make, where it must.
-    pub(crate) fn calls(
-        calling: &Calling,
-        tools: Option<&Value>,
-        shape: CallShape,
-    ) -> Option<Self> {
+    /// The calls that an answer may make.
+    pub(crate) fn calls(calling: &Calling, tools: Option<&Value>, shape: CallShape) -> Self {
         let only = match &calling.choice {
-            ToolChoice::None | ToolChoice::Auto => return None,
-            ToolChoice::Required => None,
+            ToolChoice::None | ToolChoice::Auto | ToolChoice::Required => None,
             ToolChoice::Named(name) => Some(name.as_str()),
         };
         let tools = declared_tools(tools).filter(|(name, _)| only.is_none_or(|only| only == *name));
@@ -75,7 +70,7 @@ impl Wanted {
             tools: tools.collect(),
             parallel: calling.parallel && only.is_none() && shape.between.is_some(),
         };
-        Some(Wanted { grammar, field: "tools" })
+        Wanted { grammar, field: "tools" }
     }
 
     /// The error for a grammar that is not held.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cache::Namespace;
 use doctor::{Computed, Conversation};
 use engine::Request;
+use grammar::Constraint;
 use serde_json::{Map, Value};
 
 use crate::calling::Calling;
@@ -55,8 +56,7 @@ impl Question {
     pub(crate) fn prepare(self, app: &App) -> Result<Prepared, ApiError> {
         let Question { id, mut conversation, calling, namespace, use_cache, .. } = self;
         let maker = app.prompt_maker(use_cache.then_some(namespace));
-        let wanted = wanted(self.wanted, &calling, conversation.tools.as_ref(), app)?;
-        let constraint = wanted.map(|wanted| app.constraint(&wanted)).transpose()?;
+        let constraint = constraint(self.wanted, &calling, conversation.tools.as_ref(), app)?;
         let is_constrained = constraint.is_some();
         // Reasoning is no part of what was asked for.
         let effort = self.effort.or_else(|| is_constrained.then(|| "none".to_owned()));
@@ -106,20 +106,22 @@ impl Question {
     }
 }
 
-/// The one thing that an answer is held to: its text, or the calls that it must make.
-fn wanted(
+/// What an answer is held to: the calls that it must make, or the form of its text, or either
+/// where it may call as well.
+fn constraint(
     text: Option<Wanted>,
     calling: &Calling,
     tools: Option<&Value>,
     app: &App,
-) -> Result<Option<Wanted>, ApiError> {
-    match text {
-        None => Ok(Wanted::calls(calling, tools, app.answer_format.call_shape())),
-        Some(text) if tools.is_some() && calling.choice.may_call() => {
-            let what = "an answer that may call tools is not constrained as well; with \
-                        \"tool_choice\": \"none\" it is";
-            Err(ApiError::unsupported(text.field, what))
-        }
-        Some(text) => Ok(Some(text)),
-    }
+) -> Result<Option<Constraint>, ApiError> {
+    let choice = &calling.choice;
+    let text = text.filter(|_| !choice.must_call());
+    let may_call = tools.is_some() && choice.may_call() && text.is_some();
+    let calls = (choice.must_call() || may_call)
+        .then(|| Wanted::calls(calling, tools, app.answer_format.call_shape()));
+    let compiled = |wanted: Option<Wanted>| wanted.map(|one| app.constraint(&one)).transpose();
+    Ok(match (compiled(calls)?, compiled(text)?) {
+        (Some(calls), Some(text)) => Some(calls.or(text)),
+        (calls, text) => calls.or(text),
+    })
 }

@@ -38,12 +38,11 @@ impl AnswerFormat {
         choice: &ToolChoice,
         is_constrained: bool,
     ) -> Reading {
-        // A constrained answer holds nothing but what was asked for.
         let tail = &prompt[prompt.len().saturating_sub(TAIL_TOKENS)..];
         let tail = package.tokenizer.decode(tail, true);
-        let in_reasoning = !is_constrained && self.format.opens_reasoning(&tail);
+        let in_reasoning = self.format.opens_reasoning(&tail);
         let tools = declared_tools(tools.filter(|_| choice.may_call())).collect();
-        Reading { format: self.format, tools, in_reasoning }
+        Reading { format: self.format, tools, in_reasoning, is_constrained }
     }
 }
 
@@ -53,11 +52,16 @@ pub(crate) struct Reading {
     format: Format,
     tools: Tools,
     in_reasoning: bool,
+    is_constrained: bool,
 }
 
 impl Reading {
     /// A reader of one of them.
     pub(crate) fn reader(&self) -> Reader {
-        Reader::new(self.format, self.tools.clone(), self.in_reasoning)
+        match self.is_constrained {
+            // It holds nothing but what was asked for.
+            true => Reader::held(self.format, self.tools.clone()),
+            false => Reader::new(self.format, self.tools.clone(), self.in_reasoning),
+        }
     }
 }

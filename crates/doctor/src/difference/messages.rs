@@ -126,11 +126,23 @@ impl Parting<'_> {
             rest.is_some_and(|rest| rest.starts_with(&ends))
         })?;
         let new = self.messages[self.number].range.start..self.messages[found - 1].range.end;
+        // By index: those without content, as calls of tools, are among them. What is held goes
+        // on behind the content before the parting as the request does behind the last one that
+        // was put in.
+        let before = self.number.checked_sub(1).map(|before| self.messages[before].index + 1);
+        let first = before.unwrap_or(0);
+        let change = self.change(DifferenceKind::MessagesInserted, self.number);
+        let role = match first == change.message {
+            true => change.role,
+            // Without content are the turns that only call.
+            false => "assistant".to_owned(),
+        };
         Some(Change {
-            // By index: those without content, as calls of tools, are among them.
-            messages: Some(self.messages[found].index - self.messages[self.number].index),
+            message: first,
+            role,
+            messages: Some(self.messages[found - 1].index + 1 - first),
             request_text: self.text.get(new)?.to_owned(),
-            ..self.change(DifferenceKind::MessagesInserted, self.number)
+            ..change
         })
     }
 

@@ -18,8 +18,10 @@ pub enum TraceFormat {
 pub struct Replay {
     /// What the lines were read as.
     pub format: TraceFormat,
-    /// Requests in the trace.
+    /// Requests in the trace, without those for embeddings.
     pub requests: usize,
+    /// Requests for embeddings, which are left out: no prompt cache has to do with them.
+    pub embeddings: usize,
     /// Tokens of their prompts.
     pub prompt_tokens: u64,
     /// Tokens that are held and evicted together.

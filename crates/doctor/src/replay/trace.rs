@@ -30,9 +30,10 @@ enum Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn request(&mut self, number: u64, line: &[u8]) -> Result<Request, ReplayError> {
+    /// The request of a line; `None` for one that is left out.
+    fn request(&mut self, number: u64, line: &[u8]) -> Result<Option<Request>, ReplayError> {
         match self {
-            Self::Mooncake(blocks) => blocks.request(number, line),
+            Self::Mooncake(blocks) => blocks.request(number, line).map(Some),
             Self::Requests(maker) => requests::request(number, line, *maker),
         }
     }
@@ -91,14 +92,17 @@ impl<R: BufRead> Trace<R> {
         }
         let mut simulations: Vec<Simulation> =
             capacities.iter().map(|&capacity| Simulation::new(capacity, block)).collect();
-        let (mut requests, mut prompt_tokens) = (0, 0);
+        let (mut requests, mut embeddings, mut prompt_tokens) = (0, 0, 0);
         let (mut first, mut last) = (None, 0);
         let mut more = true;
         while more {
             let mut batch = Vec::with_capacity(BATCH);
             while more && batch.len() < BATCH {
                 let (number, line) = self.lines.current();
-                batch.push(reader.request(number, line)?);
+                match reader.request(number, line)? {
+                    Some(request) => batch.push(request),
+                    None => embeddings += 1,
+                }
                 more = self.lines.advance()?;
             }
             serve(&mut simulations, &batch);
@@ -113,6 +117,7 @@ impl<R: BufRead> Trace<R> {
         Ok(Replay {
             format: self.format,
             requests,
+            embeddings,
             prompt_tokens,
             block_tokens: block,
             duration_ms,

@@ -171,6 +171,10 @@ fn write(replay: &Replay, file: &str, as_json: bool) -> Result<(), Failure> {
     let tokens = grouped(replay.prompt_tokens);
     writeln!(out, "{dim}{:<LABEL$}{dim:#}{requests}{within}", "requests")?;
     writeln!(out, "{dim}{:<LABEL$}{dim:#}{tokens}, held in blocks of {block}", "prompt tokens")?;
+    if replay.embeddings > 0 {
+        let left_out = counted(replay.embeddings, "request");
+        writeln!(out, "{dim}{:<LABEL$}{dim:#}{left_out} for embeddings", "left out")?;
+    }
     writeln!(out)?;
     let head = ["hit rate", "last half", "reused", "computed"];
     writeln!(out, "{dim}{:<LABEL$}{}{dim:#}", "capacity", columns(head))?;

@@ -114,9 +114,9 @@ impl ChatCall {
     /// The fields that were accepted and have no effect on a model whose template reads tools or
     /// does not.
     pub(crate) fn ignored(&self, reads_tools: bool) -> Vec<String> {
-        let unread = !reads_tools && !self.calling.choice.may_call();
-        let tools = (self.conversation.tools.is_some() && unread).then(|| "tools".to_owned());
-        tools.into_iter().chain(self.ignored.iter().cloned()).collect()
+        let (tools, form) = (self.conversation.tools.is_some(), self.wanted.as_ref());
+        let unused = self.calling.without_effect(tools, reads_tools, form.map(|form| form.field));
+        unused.chain(self.ignored.iter().cloned()).collect()
     }
 }
 
