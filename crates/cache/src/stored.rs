@@ -49,10 +49,11 @@ impl<P: Copy + Eq + Hash> PromptCache<P> {
         page
     }
 
-    /// The page in memory that ends with exactly these tokens.
-    pub fn page(&self, namespace: &Namespace, tokens: &[u32]) -> Option<P> {
-        let root = self.tree.root(namespace)?;
-        self.tree.page(self.tree.locate(root, tokens, HELD)?)
+    /// The full pages of a sequence that are in memory, from its first page on.
+    pub fn pages(&self, namespace: &Namespace, tokens: &[u32]) -> Vec<P> {
+        let Some(root) = self.tree.root(namespace) else { return Vec::new() };
+        let path = self.tree.descend(root, tokens, HELD).path;
+        path.iter().filter_map(|&id| self.tree.page(id)).collect()
     }
 
     /// Where the full pages of a sequence lie on disk, as far as they are in memory or on disk

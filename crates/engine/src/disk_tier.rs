@@ -159,17 +159,15 @@ impl DiskTier {
         is_cached: impl Fn(PageId) -> bool,
     ) {
         let full = tokens.len() / PAGE_TOKENS;
-        let (mut unwritten, mut longer) = (VecDeque::new(), None);
+        let (mut unwritten, mut longer) = (VecDeque::new(), Vec::new());
         for (depth, &page) in pages[..full].iter().enumerate().filter(|(_, page)| is_cached(**page))
         {
-            let last_until = &mut self.last_until[page as usize];
             let copied = std::mem::replace(&mut self.copies[page as usize], Copied::Noted);
             if copied != Copied::Noted {
-                *last_until = expires_at;
+                self.last_until[page as usize] = expires_at;
                 unwritten.push_back(Unwritten { depth, page, left: self.left[page as usize] });
-            } else if !lasts_long_enough(*last_until, expires_at, now) {
-                *last_until = expires_at;
-                longer = Some(depth);
+            } else if !lasts_long_enough(self.last_until[page as usize], expires_at, now) {
+                longer.push((depth, page));
             }
         }
         let Some(last) = full.checked_sub(1) else { return };
@@ -177,8 +175,11 @@ impl DiskTier {
         let tokens: Arc<[u32]> = Arc::from(&tokens[..full * PAGE_TOKENS]);
         let up_to =
             |depth| SequencePage { namespace, tokens: Arc::clone(&tokens), depth, expires_at };
-        if let Some(depth) = longer {
-            self.store.lengthen(up_to(depth), now);
+        // Where the disk is too far behind, the next use asks again.
+        if let Some(&(depth, _)) = longer.last()
+            && self.store.lengthen(up_to(depth), now)
+        {
+            longer.iter().for_each(|&(_, page)| self.last_until[page as usize] = expires_at);
         }
         // Who reuses pages in memory keeps their copies from being the least recently used.
         self.store.note_used(up_to(last), now);
@@ -275,9 +276,13 @@ impl DiskTier {
         for event in self.store.poll(now) {
             match event {
                 DiskEvent::Stored(page, place) => {
+                    let namespace = Namespace::from_bytes(page.namespace);
                     if self.is_news(&page.namespace, page.path()) {
-                        let namespace = Namespace::from_bytes(page.namespace);
                         cache.note_stored(&namespace, page.path(), place, page.expires_at, now);
+                    } else {
+                        // It is deleted with all else, also where a running request has kept it in
+                        // memory.
+                        lost.extend(cache.pages(&namespace, page.path()).get(page.depth));
                     }
                 }
                 DiskEvent::Found(run) => {
@@ -300,7 +305,9 @@ impl DiskTier {
                         }
                     }
                 }
-                DiskEvent::Refused(page) => self.note_refused(&page, cache),
+                DiskEvent::Refused { page, held } => {
+                    lost.extend(self.note_refused(&page, held, cache));
+                }
                 DiskEvent::Damaged(damage) => (self.report)(&damage.to_string()),
                 DiskEvent::Paused { message, .. } => (self.report)(&format!(
                     "the prompt cache cannot be written to disk and stays in memory: {message}"
@@ -325,10 +332,19 @@ impl DiskTier {
     }
 
     /// Takes note that the disk has refused a page. What waits and goes on from it could not be
-    /// reached without it.
-    fn note_refused(&mut self, refused: &SequencePage, cache: &PromptCache<PageId>) {
+    /// reached without it. Returns pages before it that were to be on disk and are not, since only
+    /// the first `held` ones are: nothing that follows would ever be taken.
+    fn note_refused(
+        &mut self,
+        refused: &SequencePage,
+        held: usize,
+        cache: &PromptCache<PageId>,
+    ) -> Vec<PageId> {
         let namespace = Namespace::from_bytes(refused.namespace);
-        let mut pages: Vec<PageId> = cache.page(&namespace, refused.path()).into_iter().collect();
+        let mut before = cache.pages(&namespace, refused.path());
+        let mut pages = before.split_off(before.len().min(refused.depth));
+        let mut missing = before.split_off(before.len().min(held));
+        missing.retain(|&page| self.copies[page as usize] == Copied::Noted);
         for waiting in &mut self.backlog {
             if waiting.namespace == refused.namespace && waiting.tokens.starts_with(refused.path())
             {
@@ -344,11 +360,16 @@ impl DiskTier {
             let again = std::mem::replace(&mut self.refused[page as usize], true);
             self.refused_pages += u64::from(!again);
         }
+        missing
     }
 
     /// Notes to be written again what a pin keeps and has no copy on disk any more.
     pub(crate) fn note_lost(&mut self, pinned: &Pinned<PageId>, now: Timestamp) {
         let Pinned { namespace, tokens, pages, expires_at } = pinned;
+        // On disk, whose life is over is not there; who uses it next gives it another one.
+        if expires_at.is_some_and(|at| at <= now) {
+            return;
+        }
         let is_lost = |page: &PageId| self.copies[*page as usize] == Copied::Lost;
         let lost: HashSet<PageId> = pages.iter().copied().filter(is_lost).collect();
         if !lost.is_empty() {
@@ -396,6 +417,11 @@ impl DiskTier {
             return 0;
         }
         self.store.held_under_other_model(&namespace, tokens)
+    }
+
+    /// Whether the disk is so far behind that it should not be asked to delete anything.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.store.is_behind()
     }
 
     /// Deletes the pages of `tokens` but the `first` ones.

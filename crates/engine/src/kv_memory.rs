@@ -16,6 +16,7 @@ use kernels::{PAGE_TOKENS, PageId};
 
 use crate::disk_tier::{DiskTier, Wake};
 use crate::kv_pool::KvPool;
+use crate::order::OrderError;
 use crate::page_ages::{AgeFigures, PageAges};
 use crate::request::Request;
 
@@ -356,31 +357,45 @@ impl KvMemory {
         self.cache.unpin_prefix(namespace, name)
     }
 
+    /// Whether the disk can be asked to delete something.
+    fn check_disk(&self) -> Result<(), OrderError> {
+        match self.disk.as_ref().is_some_and(DiskTier::is_behind) {
+            true => Err(OrderError::DiskBehind),
+            false => Ok(()),
+        }
+    }
+
     /// Gives up a prefix as far as no other shares it, in memory and on disk.
     pub(crate) fn evict_prefix(
         &mut self,
         namespace: &Namespace,
         tokens: &[u32],
         now: Timestamp,
-    ) -> GivenUp {
+    ) -> Result<GivenUp, OrderError> {
+        self.check_disk()?;
         self.expire(now);
         let freed = self.cache.evict_prefix(namespace, tokens, "", now);
         if let Some(disk) = &self.disk {
             let alive = self.cache.alive_tokens(namespace, tokens);
             disk.delete_pages(namespace, tokens, alive / PAGE_TOKENS);
         }
-        self.take_freed(freed)
+        Ok(self.take_freed(freed))
     }
 
     /// Gives up all of a namespace that is not pinned, in memory and on disk.
-    pub(crate) fn clear_namespace(&mut self, namespace: &Namespace, now: Timestamp) -> GivenUp {
+    pub(crate) fn clear_namespace(
+        &mut self,
+        namespace: &Namespace,
+        now: Timestamp,
+    ) -> Result<GivenUp, OrderError> {
+        self.check_disk()?;
         self.expire(now);
         let freed = self.cache.clear_namespace(namespace, now);
         if let Some(disk) = &mut self.disk {
             let pinned = self.cache.pinned().filter(|pin| pin.namespace == *namespace);
             disk.delete_namespace(namespace, pinned.map(|pin| pin.tokens).collect());
         }
-        self.take_freed(freed)
+        Ok(self.take_freed(freed))
     }
 
     fn take_freed(&mut self, freed: Freed<PageId>) -> GivenUp {

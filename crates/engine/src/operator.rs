@@ -122,22 +122,22 @@ impl Engine {
     /// its pages go on.
     ///
     /// # Errors
-    /// As [`cached_prefixes`](Self::cached_prefixes).
+    /// As [`cached_prefixes`](Self::cached_prefixes), and when the disk is far behind.
     pub async fn evict_prefix(
         &self,
         namespace: Namespace,
         tokens: Vec<u32>,
     ) -> Result<GivenUp, OrderError> {
-        carried_out(self, move |memory, now| memory.evict_prefix(&namespace, &tokens, now)).await
+        carried_out(self, move |memory, now| memory.evict_prefix(&namespace, &tokens, now)).await?
     }
 
     /// Gives up all of a namespace that is not pinned, in memory and on disk, and forgets that it
     /// was there. Requests that use its pages go on.
     ///
     /// # Errors
-    /// As [`cached_prefixes`](Self::cached_prefixes).
+    /// As [`cached_prefixes`](Self::cached_prefixes), and when the disk is far behind.
     pub async fn clear_prefixes(&self, namespace: Namespace) -> Result<GivenUp, OrderError> {
-        carried_out(self, move |memory, now| memory.clear_namespace(&namespace, now)).await
+        carried_out(self, move |memory, now| memory.clear_namespace(&namespace, now)).await?
     }
 }
 

@@ -34,6 +34,9 @@ pub enum OrderError {
     /// Too many orders wait.
     #[error("{ORDERS_MAX} orders wait already; try again")]
     Busy,
+    /// The disk has not yet done what it was asked before.
+    #[error("the disk is far behind with what was asked of it; try again")]
+    DiskBehind,
     /// The engine no longer accepts any.
     #[error("the engine is shutting down")]
     ShuttingDown,

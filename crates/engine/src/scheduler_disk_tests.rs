@@ -257,7 +257,7 @@ fn what_is_cleared_was_never_seen_whatever_the_disk_is_just_doing() {
             on_disk.write();
         }
         let cleared = wall_clock();
-        on_disk.scheduler.memory.clear_namespace(&everyone, cleared);
+        on_disk.scheduler.memory.clear_namespace(&everyone, cleared).unwrap();
         for other in [going("at once", counted(0, 90), 1), going("then", counted(50, 90), 1)] {
             let stop = ask(&mut on_disk, &mut model, other);
             assert_eq!((stop.reason, stop.since), (Reason::FirstRequest, Some(cleared)));
@@ -310,7 +310,7 @@ fn what_is_pinned_stays_on_disk_or_is_written_again() {
         }
         let memory = &mut on_disk.scheduler.memory;
         assert_eq!(memory.pin_prefix(&everyone, "rules", &counted(0, 64), wall_clock()), Ok(64));
-        memory.clear_namespace(&everyone, wall_clock());
+        memory.clear_namespace(&everyone, wall_clock()).unwrap();
         if deleted {
             lose_files(&mut on_disk, directory.path());
         }

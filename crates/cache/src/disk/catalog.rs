@@ -24,8 +24,6 @@ const OTHER_MODELS_MAX: usize = 1 << 18;
 const REPORTED_MAX: usize = 4096;
 /// Segments that are used; a directory that holds more gives up the least recently used.
 const FILES_MAX: usize = 400;
-/// A use is written to the file when it is this much newer than what stands there.
-const NOTE_USE_MS: u64 = 60_000;
 
 /// What is known of a segment file.
 enum Known {
@@ -114,28 +112,19 @@ impl Catalog {
         for one in segments.iter().filter(|one| writing != Some(&one.name)) {
             self.look_at(one, now);
         }
-        self.note_uses(NOTE_USE_MS);
         self.make_room(0, segments, |name| writing == Some(name));
     }
 
     /// Notes that the pages of a path were used. Of several segments, those whose first page stands
-    /// further ahead count as used a little later: they must go after what follows in others.
+    /// further ahead count as used a little later: they must go after what follows in others, and
+    /// after what is written at this time.
     pub(crate) fn touch_path(&self, keys: &[ChainKey], now: Timestamp) {
         let numbers = self.index.segments_of(keys);
         let segments = self.shared.segments();
-        for (later, number) in (0..).zip(numbers.iter().rev()) {
+        for (later, number) in (1..).zip(numbers.iter().rev()) {
             if let Some(segment) = segments.get(number) {
                 segment.touch(Timestamp(now.0.saturating_add(later)));
-                // Also where another process makes room, and after a crash.
-                segment.note_use(1);
             }
-        }
-    }
-
-    /// Writes to the files when they were used, where that is this much newer than what they say.
-    pub(crate) fn note_uses(&self, interval_ms: u64) {
-        for segment in self.shared.segments().values() {
-            segment.note_use(interval_ms);
         }
     }
 

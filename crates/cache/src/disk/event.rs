@@ -12,7 +12,13 @@ pub enum DiskEvent {
     /// A page that was given to the store lies at this place, perhaps since long.
     Stored(SequencePage, DiskPage),
     /// A page that was given to the store was not stored; it may be offered again later.
-    Refused(SequencePage),
+    Refused {
+        /// Which.
+        page: SequencePage,
+        /// How many pages before it are here and live, without a gap: the next ones have to be
+        /// offered before it.
+        held: usize,
+    },
     /// Pages lie here that can be reached from the start of their sequence: another process wrote
     /// them, or a page before them came back. They may have been told before: then these places
     /// take the place of the old ones.

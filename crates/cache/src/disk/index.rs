@@ -57,6 +57,12 @@ impl Index {
         entry.is_some_and(|entry| entry.reachable && !entry.record.is_expired(now))
     }
 
+    /// How many of these pages, which follow each other from the first of a sequence on, are here
+    /// and live, up to the first that does not.
+    pub(crate) fn held(&self, keys: &[ChainKey], now: Timestamp) -> usize {
+        keys.iter().take_while(|key| self.is_reachable(key, now)).count()
+    }
+
     /// The segments in which pages lie, each once, in the order in which the keys lead to them.
     pub(crate) fn segments_of(&self, keys: &[ChainKey]) -> Vec<u32> {
         let mut segments: Vec<u32> = Vec::new();

@@ -1,6 +1,7 @@
 //! The thread that writes, and watches the directory.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -17,6 +18,9 @@ use crate::disk_page::DiskPage;
 use crate::timestamp::Timestamp;
 use crate::token_page::PAGE_TOKENS;
 
+/// While pages of one sequence are stored, all of it is noted as used this often.
+const TOUCH_MS: u64 = 1_000;
+
 /// Where a page lies that was to be stored.
 enum Stored {
     /// It was there before.
@@ -25,23 +29,35 @@ enum Stored {
     Now(String, Box<Record>),
 }
 
+/// A sequence whose pages come one by one.
+struct Storing {
+    namespace: [u8; 32],
+    tokens: Arc<[u32]>,
+    /// When all of it was last noted as used.
+    at: Timestamp,
+}
+
 pub(crate) struct Keeper {
     catalog: Catalog,
     chain: Chain,
     /// How new segments are laid out.
     geometry: Geometry,
     writing: Option<Writing>,
+    /// The sequence that pages were stored of last, whose pages before them count as used.
+    storing: Option<Storing>,
     /// True from a failure until a page is written.
     failing: bool,
 }
 
 impl Keeper {
     pub(crate) fn new(catalog: Catalog, geometry: Geometry) -> Self {
-        Self { catalog, chain: Chain::default(), geometry, writing: None, failing: false }
+        Self { catalog, chain: Chain::default(), geometry, writing: None, storing: None, failing: false }
     }
 
     pub(crate) fn run(mut self, messages: &Receiver<Message>) {
+        let shared = self.catalog.shared.clone();
         while let Ok(message) = messages.recv() {
+            let bytes = message.bytes();
             match message {
                 Message::Append(page, now) => self.append(page, now),
                 Message::Lengthen(page, now) => self.lengthen(&page, now),
@@ -55,13 +71,12 @@ impl Keeper {
                     self.catalog.delete(&doomed);
                 }
                 Message::Flush(done) => {
-                    self.catalog.note_uses(1);
                     let _ = done.send(());
                 }
                 Message::Close => break,
             }
+            shared.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        self.catalog.note_uses(1);
     }
 
     fn refresh(&mut self, now: Timestamp) {
@@ -86,6 +101,26 @@ impl Keeper {
         }
     }
 
+    /// Notes that all of the sequence that a page is stored of was used, but not for each page anew:
+    /// that would take a time that grows with the square of its length. Returns when it was noted,
+    /// which is when the page counts as used too, since it must not be later than those before it.
+    fn touch(&mut self, page: &SequencePage, now: Timestamp) -> Timestamp {
+        if let Some(Storing { namespace, tokens, at }) = &self.storing
+            && *namespace == page.namespace
+            && Arc::ptr_eq(tokens, &page.tokens)
+            && now.0.abs_diff(at.0) < TOUCH_MS
+        {
+            return *at;
+        }
+        let last = (page.tokens.len() / PAGE_TOKENS).saturating_sub(1);
+        if let Some([_, path @ ..]) = self.chain.keys(&page.namespace, &page.tokens, last) {
+            self.catalog.touch_path(path, now);
+        }
+        let SequencePage { namespace, tokens, .. } = page;
+        let storing = Storing { namespace: *namespace, tokens: Arc::clone(tokens), at: now };
+        self.storing.insert(storing).at
+    }
+
     fn append(&mut self, new: NewPage, now: Timestamp) {
         let shared = self.catalog.shared.clone();
         let NewPage { page, bytes } = new;
@@ -98,7 +133,8 @@ impl Keeper {
                     self.pause(&error, now);
                 }
                 shared.counters.refused_pages.fetch_add(1, Ordering::Relaxed);
-                return self.catalog.tell(DiskEvent::Refused(page));
+                let held = self.held(&page, now);
+                return self.catalog.tell(DiskEvent::Refused { page, held });
             }
         };
         match place {
@@ -113,25 +149,34 @@ impl Keeper {
         }
     }
 
+    /// How many pages before this one are here and live, without a gap.
+    fn held(&mut self, page: &SequencePage, now: Timestamp) -> usize {
+        match self.chain.keys(&page.namespace, &page.tokens, page.depth) {
+            Some([_, before @ .., _]) => self.catalog.index.held(before, now),
+            _ => 0,
+        }
+    }
+
     /// Writes a page unless it is there already. Without an error it is refused: for lack of room
-    /// in the index, or since it could not be reached, because a page before it is not there, or
-    /// would have to make room for it.
+    /// in the index, since its life is over, or since it could not be reached, because a page
+    /// before it is not there, or would have to make room for it.
     fn store(
         &mut self,
         page: &SequencePage,
         bytes: &[u8],
         now: Timestamp,
     ) -> Result<Stored, Option<io::Error>> {
+        let used = self.touch(page, now);
         let keys = self.chain.keys(&page.namespace, &page.tokens, page.depth);
         let Some([_, path @ ..]) = keys else { return Err(None) };
         let Some([.., parent, key]) = keys else { return Err(None) };
         let depth = u32::try_from(page.depth).map_err(|_| None)?;
-        self.catalog.touch_path(path, now);
         if let Some(place) = self.catalog.place(key, page.expires_at, now) {
             return Ok(Stored::Before(place));
         }
         let follows = depth == 0 || self.catalog.index.is_reachable(parent, now);
-        if self.catalog.index.is_full() || !follows {
+        let is_over = page.expires_at.is_some_and(|at| at <= now);
+        if self.catalog.index.is_full() || !follows || is_over {
             return Err(None);
         }
         let start = Instant::now();
@@ -156,7 +201,7 @@ impl Keeper {
             self.writing = Some(writing);
             return Ok(Stored::Before(place));
         }
-        let written = writing.append(header, bytes, now);
+        let written = writing.append(header, bytes, used);
         let name = writing.name().to_string();
         match &written {
             // A disk that has room again takes the page where it was to go.

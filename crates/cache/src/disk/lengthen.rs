@@ -41,9 +41,10 @@ impl Catalog {
         lasts_long_enough(record.expires_at, expires_at, now).then_some(record.place)
     }
 
-    /// Lets pages live until `expires_at`, where that is much longer than they would. Their headers
-    /// are written anew in their places; each lies within one sector of a disk, so that a crash
-    /// leaves the one or the other. If it cannot be done, they end when they would have.
+    /// Lets pages live until `expires_at`, where that is much longer than they would; also those
+    /// whose life is over, since who keeps them in memory uses them again. Their headers are
+    /// written anew in their places; each lies within one sector of a disk, so that a crash leaves
+    /// the one or the other. If it cannot be done, they end when they would have.
     pub(crate) fn lengthen(
         &mut self,
         keys: &[ChainKey],
@@ -52,13 +53,18 @@ impl Catalog {
     ) {
         let mut short: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
         for record in keys.iter().filter_map(|key| self.index.get(key)) {
-            if !record.is_expired(now) && !lasts_long_enough(record.expires_at, expires_at, now) {
+            if !lasts_long_enough(record.expires_at, expires_at, now) {
                 short.entry(record.place.segment).or_default().push(*record);
             }
         }
+        if short.is_empty() {
+            return;
+        }
         // Another process may be just deleting one of them, which must not come back.
-        let lock = if short.is_empty() { None } else { self.directory.lock_file().ok() };
-        let Some(lock) = lock.filter(|lock| lock.try_lock().is_ok()) else { return };
+        let Ok(lock) = self.directory.lock_file() else { return };
+        if lock.lock().is_err() {
+            return;
+        }
         for (number, records) in short {
             let Some(segment) = self.shared.segment(number) else { continue };
             let _ = self.write_lives(&segment, &records, expires_at);

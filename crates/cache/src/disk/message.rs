@@ -25,3 +25,17 @@ pub(crate) enum Message {
     /// Finish.
     Close,
 }
+
+impl Message {
+    /// Bytes that it takes while it waits, token ids included. A page's own bytes are counted apart,
+    /// and so are its token ids, which it shares with others.
+    pub(crate) fn bytes(&self) -> usize {
+        let tokens = match self {
+            Self::Lengthen(page, _) | Self::Used(page, _) => page.tokens.len(),
+            Self::Delete(Doomed::Sequence { tokens, .. }) => tokens.len(),
+            Self::Delete(Doomed::Namespace { spared, .. }) => spared.iter().map(Vec::len).sum(),
+            _ => 0,
+        };
+        size_of::<Self>() + tokens * size_of::<u32>()
+    }
+}

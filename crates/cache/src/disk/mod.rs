@@ -14,6 +14,7 @@ mod format;
 mod index;
 mod keeper;
 mod lengthen;
+mod mailbox;
 mod message;
 mod options;
 mod reader;

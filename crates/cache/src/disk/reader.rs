@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Instant;
 
+use crate::disk::mailbox::Mailbox;
 use crate::disk::message::Message;
 use crate::disk::record::Wanted;
 use crate::disk::segment::ReadFault;
@@ -37,7 +38,7 @@ impl Error for ReadError {}
 #[derive(Clone)]
 pub struct DiskReader {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) messages: Sender<Message>,
+    pub(crate) mailbox: Mailbox,
     pub(crate) page_bytes: usize,
 }
 
@@ -65,11 +66,11 @@ impl DiskReader {
         match fault {
             ReadFault::Other => Err(ReadError::Gone),
             ReadFault::Deleted => {
-                let _ = self.messages.send(Message::Gone(*wanted));
+                self.mailbox.note(Message::Gone(*wanted));
                 Err(ReadError::Gone)
             }
             ReadFault::Damaged | ReadFault::Io(_) => {
-                let _ = self.messages.send(Message::Damaged(*wanted));
+                self.mailbox.note(Message::Damaged(*wanted));
                 Err(ReadError::Damaged)
             }
         }

@@ -30,8 +30,6 @@ pub(crate) struct Segment {
     file: File,
     /// When one of its pages was last used, in milliseconds as [`Timestamp`].
     used: AtomicU64,
-    /// The last use that the file's time of change says.
-    noted: AtomicU64,
 }
 
 /// Why a page was not read.
@@ -165,8 +163,7 @@ impl Segment {
         header: SegmentHeader,
         used: Timestamp,
     ) -> Self {
-        let (used, noted) = (AtomicU64::new(used.0), AtomicU64::new(used.0));
-        Self { number, name, header, file, used, noted }
+        Self { number, name, header, file, used: AtomicU64::new(used.0) }
     }
 
     /// Reads the table from slot `from` on.
@@ -217,35 +214,21 @@ impl Segment {
         Ok(())
     }
 
+    /// Notes that it was used, in the file too: for where another process makes room, and after a
+    /// crash.
     pub(crate) fn touch(&self, now: Timestamp) {
-        self.used.fetch_max(now.0, Ordering::Relaxed);
+        if self.used.fetch_max(now.0, Ordering::Relaxed) < now.0 {
+            self.write_use();
+        }
     }
 
     pub(crate) fn used(&self) -> Timestamp {
         Timestamp(self.used.load(Ordering::Relaxed))
     }
 
-    /// Says in the file when it was used: being written to, it tells when that was done, which is
-    /// later than what it was done for.
+    /// Says in the file when it was used. That it fails costs nothing but that note.
     pub(crate) fn write_use(&self) {
-        let used = self.used().0;
-        self.noted.store(used, Ordering::Relaxed);
-        self.set_modified(used);
-    }
-
-    /// Writes the last use to the file, for other processes and for later, when it is
-    /// `interval_ms` newer than what the file says. That it fails costs nothing but that note.
-    pub(crate) fn note_use(&self, interval_ms: u64) {
-        let used = self.used().0;
-        let noted = self.noted.load(Ordering::Relaxed);
-        if used > noted && used - noted >= interval_ms {
-            self.noted.store(used, Ordering::Relaxed);
-            self.set_modified(used);
-        }
-    }
-
-    fn set_modified(&self, ms: u64) {
-        let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+        let time = UNIX_EPOCH.checked_add(Duration::from_millis(self.used().0));
         let _ = time.map(|time| self.file.set_modified(time));
     }
 }

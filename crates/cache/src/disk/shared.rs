@@ -34,6 +34,7 @@ pub(crate) struct Counters {
     pub(crate) refused_pages: AtomicU64,
     pub(crate) dropped_pages: AtomicU64,
     pub(crate) damaged_pages: AtomicU64,
+    pub(crate) dropped_notes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Bytes of pages that wait to be written.
     pub(crate) queued_bytes: AtomicUsize,
+    /// Bytes of all messages that wait, but for those.
+    pub(crate) waiting_bytes: AtomicUsize,
     /// True while a listing is asked for and has not been made.
     pub(crate) refreshing: AtomicBool,
     /// Until then, in milliseconds, nothing is written, because it failed.

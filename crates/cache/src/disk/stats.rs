@@ -32,6 +32,9 @@ pub struct DiskStats {
     pub dropped_pages: u64,
     /// Of these, pages that were damaged when they were read.
     pub damaged_pages: u64,
+    /// Notes of uses, of longer lives and of faults that were dropped because too many waited. Each
+    /// is made again when there is reason to.
+    pub dropped_notes: u64,
     /// Bytes per second of the last reads.
     pub read_rate: Option<f64>,
 }
@@ -53,6 +56,7 @@ impl DiskStats {
             refused_pages: sum(&counters.refused_pages),
             dropped_pages: sum(&counters.dropped_pages),
             damaged_pages: sum(&counters.damaged_pages),
+            dropped_notes: sum(&counters.dropped_notes),
             read_rate: shared.read_rate(),
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::disk::directory::Directory;
 use crate::disk::event::DiskEvent;
 use crate::disk::format::PAGE_BYTES_MAX;
 use crate::disk::keeper::Keeper;
+use crate::disk::mailbox::Mailbox;
 use crate::disk::message::Message;
 use crate::disk::options::DiskOptions;
 use crate::disk::reader::DiskReader;
@@ -90,7 +91,7 @@ pub struct Opened {
 /// half a minute of it with Linux's defaults. Such pages fail their checksum and are not served.
 pub struct DiskStore {
     shared: Arc<Shared>,
-    messages: Sender<Message>,
+    mailbox: Mailbox,
     events: Receiver<DiskEvent>,
     thread: Option<JoinHandle<()>>,
     page_bytes: usize,
@@ -154,8 +155,8 @@ impl DiskStore {
             .spawn(move || keeper.run(&received))
             .map_err(OpenError::Thread)?;
         let store = Self {
+            mailbox: Mailbox::new(messages, Arc::clone(&shared)),
             shared,
-            messages,
             events,
             thread: Some(thread),
             page_bytes: options.page_bytes,
@@ -197,9 +198,9 @@ impl DiskStore {
             return Err(page);
         }
         self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.messages.send(Message::Append(page, now)).map_err(|unsent| {
+        self.mailbox.order(Message::Append(page, now)).map_err(|unsent| {
             self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            match unsent.0 {
+            match unsent {
                 Message::Append(page, _) => page,
                 _ => unreachable!("what was sent comes back"),
             }
@@ -208,9 +209,9 @@ impl DiskStore {
 
     /// Lets the pages of a sequence up to this one, also those that are queued, live until it says,
     /// where they are stored and would end much sooner. Other processes that know them learn of it
-    /// when they start.
-    pub fn lengthen(&self, page: SequencePage, now: Timestamp) {
-        let _ = self.messages.send(Message::Lengthen(page, now));
+    /// when they start. `false` if too much waits for that to be done: it is to be asked again.
+    pub fn lengthen(&self, page: SequencePage, now: Timestamp) -> bool {
+        self.mailbox.note(Message::Lengthen(page, now))
     }
 
     /// What has happened since the last call, in order. Once a second of `now` at most, asks for
@@ -219,36 +220,44 @@ impl DiskStore {
         let is_due = now.0.abs_diff(self.refreshed.0) >= REFRESH_MS;
         if is_due && !self.shared.refreshing.swap(true, Ordering::Acquire) {
             self.refreshed = now;
-            let _ = self.messages.send(Message::Refresh(now));
+            let _ = self.mailbox.order(Message::Refresh(now));
         }
         self.events.try_iter().collect()
+    }
+
+    /// Whether so much waits to be done that nothing more should be deleted now. What is, is done
+    /// nevertheless.
+    pub fn is_behind(&self) -> bool {
+        self.mailbox.is_full()
     }
 
     /// Deletes the pages of `tokens`, except the `first` ones, also those that are queued. Other
     /// processes that know them find out when they read them.
     pub fn delete_pages(&self, namespace: [u8; 32], tokens: Vec<u32>, first: usize) {
-        let _ = self.messages.send(Message::Delete(Doomed::Sequence { namespace, tokens, first }));
+        let doomed = Doomed::Sequence { namespace, tokens, first };
+        let _ = self.mailbox.order(Message::Delete(doomed));
     }
 
     /// Deletes all pages of a namespace, of whatever model, also those that are queued; but not
     /// this model's full pages of the `spared` sequences. [`DiskEvent::Cleared`] tells when it is
     /// done.
     pub fn delete_namespace(&self, namespace: [u8; 32], spared: Vec<Vec<u32>>) {
-        let _ = self.messages.send(Message::Delete(Doomed::Namespace { namespace, spared }));
+        let doomed = Doomed::Namespace { namespace, spared };
+        let _ = self.mailbox.order(Message::Delete(doomed));
     }
 
     /// Notes that a page and those before it were used, in memory or from disk: the segment that
     /// was used least recently goes first, and what follows a page is never used later than the
-    /// page. Each segment's last use is written to its file once a minute at most.
+    /// page. Where too much waits to be done, the note is dropped, and counted.
     pub fn note_used(&self, page: SequencePage, now: Timestamp) {
-        let _ = self.messages.send(Message::Used(page, now));
+        self.mailbox.note(Message::Used(page, now));
     }
 
     /// A reader of this store's pages.
     pub fn reader(&self) -> DiskReader {
         DiskReader {
             shared: Arc::clone(&self.shared),
-            messages: self.messages.clone(),
+            mailbox: self.mailbox.clone(),
             page_bytes: self.page_bytes,
         }
     }
@@ -266,8 +275,7 @@ impl DiskStore {
         held.count() * PAGE_TOKENS
     }
 
-    /// Waits until everything that was asked for before has been done, and noted in the files when
-    /// they were used.
+    /// Waits until everything that was asked for before has been done.
     pub fn flush(&self) {
         self.flush_within(Duration::MAX);
     }
@@ -276,7 +284,7 @@ impl DiskStore {
     pub fn flush_within(&self, limit: Duration) -> bool {
         let (done, is_done) = sync_channel(1);
         // An error means that the thread is gone, and with it what there was to wait for.
-        self.messages.send(Message::Flush(done)).is_err()
+        self.mailbox.order(Message::Flush(done)).is_err()
             || is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout)
     }
 
@@ -289,7 +297,7 @@ impl DiskStore {
 /// Writes what is queued.
 impl Drop for DiskStore {
     fn drop(&mut self) {
-        let _ = self.messages.send(Message::Close);
+        let _ = self.mailbox.order(Message::Close);
         if let Some(thread) = self.thread.take() {
             // It has nothing to say that could still be of use.
             let _ = thread.join();

@@ -60,13 +60,13 @@ impl Writing {
         self.next >= self.segment.header.geometry.slots
     }
 
-    /// Writes the page and then its header. After an error the slot counts as empty, and is written
+    /// Writes the page, used at this time, and then its header. After an error the slot counts as empty, and is written
     /// again.
     pub(crate) fn append(
         &mut self,
         mut header: RecordHeader,
         page: &[u8],
-        now: Timestamp,
+        used: Timestamp,
     ) -> io::Result<Record> {
         let geometry = self.segment.header.geometry;
         header.checksum = *blake3::hash(page).as_bytes();
@@ -75,14 +75,15 @@ impl Writing {
         self.file.write_all_at(&bytes, geometry.header_offset(self.next))?;
         let record = self.segment.record(self.next, &header);
         self.next += 1;
-        self.segment.touch(now);
+        self.segment.touch(used);
+        // Being written to, the file tells when that was done, which is later than what it was done
+        // for.
         self.segment.write_use();
         Ok(record)
     }
 
     /// Brings a full segment to the disk itself, so that a crash of the machine cannot take it.
     pub(crate) fn finish(self) -> io::Result<()> {
-        self.segment.note_use(1);
         self.file.sync_data()
     }
 }

@@ -45,13 +45,13 @@ fn fill(directory: &std::path::Path) {
     store.flush();
     let events = store.poll(Timestamp(0));
     let [DiskEvent::Paused { .. }, rest @ ..] = &events[..] else { panic!("{events:?}") };
-    assert!(!rest.is_empty() && rest.iter().all(|event| matches!(event, DiskEvent::Refused(_))));
+    assert!(!rest.is_empty() && rest.iter().all(|event| matches!(event, DiskEvent::Refused { .. })));
     // What is offered meanwhile comes back at once.
     let page = pages(1, NAMESPACE, &tokens(&[5])).remove(0);
     assert!(store.append(page, Timestamp(29_999)).is_err());
     // It fails again, and nothing is said again.
     let again = put(&mut store, 1, &tokens(&[5]), 30_000);
-    assert!(matches!(again[..], [DiskEvent::Refused(_)]), "{again:?}");
+    assert!(matches!(again[..], [DiskEvent::Refused { .. }]), "{again:?}");
     limit(None);
     let events = put(&mut store, 1, &tokens(&[5, 6, 7]), 60_000);
     assert_eq!(stored(&events).len(), 3, "{events:?}");

@@ -105,7 +105,7 @@ impl Process {
                 DiskEvent::Dropped { place: gone, .. } => {
                     self.told.retain(|_, place| *place != gone);
                 }
-                DiskEvent::Refused(_) | DiskEvent::Paused { .. } | DiskEvent::Resumed => {}
+                DiskEvent::Refused { .. } | DiskEvent::Paused { .. } | DiskEvent::Resumed => {}
                 DiskEvent::Damaged(_) | DiskEvent::Cleared(_) => {}
             }
         }

@@ -279,7 +279,7 @@ fn a_page_without_its_parent_waits_for_it() {
     opened.store.append(last, Timestamp(0)).unwrap();
     opened.store.flush();
     let events = opened.store.poll(Timestamp(0));
-    assert!(matches!(events[..], [DiskEvent::Refused(_)]), "nothing could reach it: {events:?}");
+    assert!(matches!(events[..], [DiskEvent::Refused { .. }]), "nothing could reach it: {events:?}");
     opened.store.append(root, Timestamp(0)).unwrap();
     opened.store.flush();
     let events = opened.store.poll(Timestamp(0));
@@ -554,7 +554,7 @@ fn of_a_prompt_larger_than_the_budget_the_beginning_is_kept() {
     for event in put(&mut store, 1, &tokens(&long), 1000) {
         match event {
             DiskEvent::Stored(page, _) => kept.push(page.depth),
-            DiskEvent::Refused(_) => refused += 1,
+            DiskEvent::Refused { .. } => refused += 1,
             other => panic!("{other:?}"),
         }
     }
@@ -625,7 +625,7 @@ fn a_budget_that_no_page_fits_is_said_to_be_too_small() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open_with(&options(directory.path(), 1, 4096), 0).store;
     let events = put(&mut store, 1, &tokens(&[5]), 0);
-    let [DiskEvent::Paused { message, .. }, DiskEvent::Refused(_)] = &events[..] else {
+    let [DiskEvent::Paused { message, .. }, DiskEvent::Refused { .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert!(message.contains("less than a file of one page"), "{message}");

@@ -242,7 +242,7 @@ impl Joint {
                 }
                 DiskEvent::Found(run) => self.find(&run),
                 DiskEvent::Dropped { place, reason } => self.drop_place(place, reason),
-                DiskEvent::Refused(page) => {
+                DiskEvent::Refused { page, .. } => {
                     let name = (number_of(page.namespace), page.path().to_vec());
                     if !self.unreachable.contains(&name) {
                         assert!(!self.is_roomy(), "{page:?}");

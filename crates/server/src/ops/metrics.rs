@@ -235,7 +235,7 @@ fn counters(stats: &EngineStats) -> [Metric; 17] {
 }
 
 /// Of the prompt cache on disk.
-fn disk(stats: &DiskStats) -> [Metric; 10] {
+fn disk(stats: &DiskStats) -> [Metric; 11] {
     let microseconds = |time: Duration| time.as_micros() as u64;
     [
         ("refrain_disk_pages", stats.pages as u64, "Pages of this model on disk."),
@@ -256,5 +256,10 @@ fn disk(stats: &DiskStats) -> [Metric; 10] {
         ("refrain_disk_dropped_pages_total", stats.dropped_pages, "Pages that went from disk."),
         ("refrain_disk_damaged_pages_total", stats.damaged_pages, "Of these, damaged pages."),
         ("refrain_disk_refused_pages_total", stats.refused_pages, "Pages that were not written."),
+        (
+            "refrain_disk_dropped_notes_total",
+            stats.dropped_notes,
+            "Notes of uses and lives that were dropped, since the disk was far behind.",
+        ),
     ]
 }
