@@ -96,6 +96,7 @@ pub use limits::{Limits, Work};
 pub use machine::Machine;
 pub use memory_need::MemoryNeed;
 pub use model::{Batch, Model};
+pub use operator::PrefixPinned;
 pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
     MAX_RUNNING, MAX_WAIT, StartError,

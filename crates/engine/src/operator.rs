@@ -21,6 +21,15 @@ enum InMemory {
     InPart(usize, Option<Duration>),
 }
 
+/// What pinning a prefix has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixPinned {
+    /// How many tokens the pin keeps.
+    pub tokens: usize,
+    /// Tokens that had to be computed for it.
+    pub computed_tokens: usize,
+}
+
 impl Engine {
     /// Up to `entries_max` longest prefixes of a namespace that the prompt cache holds, the most
     /// recently used first.
@@ -63,7 +72,7 @@ impl Engine {
     /// Keeps a prefix in memory, as far as it is held, until [`unpin_prefix`](Self::unpin_prefix)
     /// is given the name. What of it is on disk only is brought into memory first, as for a request
     /// that asks for it. What was on disk, or was to be, is kept there too. A pin of the namespace
-    /// with this name is taken back. Returns how many tokens it keeps.
+    /// with this name is taken back.
     ///
     /// # Errors
     /// When nothing of it is held, or pins would keep too much; and when what is on disk cannot be
@@ -73,7 +82,7 @@ impl Engine {
         namespace: Namespace,
         name: String,
         tokens: Vec<u32>,
-    ) -> Result<usize, PinError> {
+    ) -> Result<PrefixPinned, PinError> {
         let (pin_name, pin_tokens) = (name.clone(), tokens.clone());
         let order = move |memory: &mut KvMemory, now: Timestamp| {
             memory.expire(now);
@@ -87,7 +96,7 @@ impl Engine {
         };
         let found: Result<InMemory, PinRefused> = carried_out(self, order).await?;
         let (held, lifetime) = match found? {
-            InMemory::Pinned(pinned) => return Ok(pinned),
+            InMemory::Pinned(tokens) => return Ok(PrefixPinned { tokens, computed_tokens: 0 }),
             InMemory::InPart(held, lifetime) => (held, lifetime),
         };
         let request = Request {
@@ -96,14 +105,17 @@ impl Engine {
             ..Request::new(format!("pin-{name}"), tokens[..held].to_vec(), namespace)
         };
         let mut events = self.submit(request)?;
+        let mut computed_tokens = 0;
         while let Some(event) = events.recv().await {
-            if let Event::Failed(error) = event {
-                return Err(error.into());
+            match event {
+                Event::Failed(error) => return Err(error.into()),
+                Event::Done { tokens, .. } => computed_tokens = tokens.input + tokens.output,
+                _ => {}
             }
         }
         let order =
             move |memory: &mut KvMemory, now| memory.pin_prefix(&namespace, &name, &tokens, now);
-        Ok(carried_out(self, order).await??)
+        Ok(PrefixPinned { tokens: carried_out(self, order).await??, computed_tokens })
     }
 
     /// Takes a named pin back; whether there was one.

@@ -336,3 +336,54 @@ fn what_was_deleted_under_a_server_is_written_again_with_its_next_use() {
     on_disk.write();
     assert_eq!(on_disk.scheduler.stats().disk.unwrap().pages, 5);
 }
+
+#[test]
+fn what_goes_on_from_a_pin_that_has_outlived_its_life_is_on_disk_too() {
+    let (mut model, everyone) = (model(), Namespace::public());
+    for deleted in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut on_disk = OnDisk::new(&model, 40, 64, directory.path());
+        let life = Duration::from_secs(2);
+        let short = Request { lifetime: Some(life), ..going("short", counted(0, 90), 1) };
+        ask(&mut on_disk, &mut model, short);
+        let memory = &mut on_disk.scheduler.memory;
+        assert_eq!(memory.pin_prefix(&everyone, "rules", &counted(0, 64), wall_clock()), Ok(64));
+        on_disk.write();
+        std::thread::sleep(life);
+        if deleted {
+            lose_files(&mut on_disk, directory.path());
+        }
+        on_disk.write();
+        assert_eq!(ask(&mut on_disk, &mut model, going("long", counted(0, 120), 1)).at, 64);
+        on_disk.write();
+        drop(on_disk);
+        let next = OnDisk::new(&model, 40, 64, directory.path());
+        let stored = next.scheduler.memory.cache().entries(&everyone, 9);
+        assert_eq!(stored.len(), 1, "deleted: {deleted}");
+        assert_eq!((stored[0].tokens.len(), stored[0].disk_pages), (112, 7));
+    }
+}
+
+#[test]
+fn what_a_running_request_kept_of_a_cleared_namespace_is_written_again() {
+    let (mut model, everyone) = (model(), Namespace::public());
+    let directory = tempfile::tempdir().unwrap();
+    let mut on_disk = OnDisk::new(&model, 40, 64, directory.path());
+    ask(&mut on_disk, &mut model, going("first", counted(0, 90), 1));
+    let _events = submit(&mut on_disk.scheduler, going("running", counted(0, 90), 40));
+    on_disk.step(&mut model);
+    assert_eq!(on_disk.scheduler.stats().running, 1);
+    // The first one's pages are being written as they are to be deleted.
+    queue(&mut on_disk);
+    on_disk.scheduler.memory.clear_namespace(&everyone, wall_clock()).unwrap();
+    on_disk.write();
+    assert_eq!(on_disk.scheduler.stats().disk.unwrap().pages, 0);
+    while !on_disk.scheduler.is_idle() {
+        on_disk.step(&mut model);
+    }
+    on_disk.write();
+    drop(on_disk);
+    let next = OnDisk::new(&model, 40, 64, directory.path());
+    let stored = next.scheduler.memory.cache().entries(&everyone, 9);
+    assert_eq!(stored.iter().map(|entry| entry.disk_pages).collect::<Vec<_>>(), [8]);
+}

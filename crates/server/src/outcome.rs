@@ -57,6 +57,11 @@ impl Account {
         &self.app
     }
 
+    /// Counts tokens that were computed or drawn.
+    pub(crate) fn spend(&mut self, tokens: usize) {
+        self.spent_tokens += tokens;
+    }
+
     /// Counts how the prompt of this index went, and tells the operator of a miss.
     pub(crate) fn settle(
         &mut self,
@@ -67,7 +72,7 @@ impl Account {
     ) -> Outcome {
         let prices = self.app.options.prices.as_ref();
         let price = prices.map(|prices| prices.of(&verdict, &tokens));
-        self.spent_tokens += tokens.input + tokens.output;
+        self.spend(tokens.input + tokens.output);
         self.record.note_prompt(verdict.stop.reason.code(), &tokens, timings.ttft_ms);
         self.app.tally.add(&verdict, &timings);
         let mut outcome = Outcome { verdict, timings, tokens, price };

@@ -51,7 +51,14 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(catalog: Catalog, geometry: Geometry) -> Self {
-        Self { catalog, chain: Chain::default(), geometry, writing: None, storing: None, failing: false }
+        Self {
+            catalog,
+            chain: Chain::default(),
+            geometry,
+            writing: None,
+            storing: None,
+            failing: false,
+        }
     }
 
     pub(crate) fn run(mut self, messages: &Receiver<Message>) {

@@ -45,7 +45,9 @@ fn fill(directory: &std::path::Path) {
     store.flush();
     let events = store.poll(Timestamp(0));
     let [DiskEvent::Paused { .. }, rest @ ..] = &events[..] else { panic!("{events:?}") };
-    assert!(!rest.is_empty() && rest.iter().all(|event| matches!(event, DiskEvent::Refused { .. })));
+    assert!(
+        !rest.is_empty() && rest.iter().all(|event| matches!(event, DiskEvent::Refused { .. }))
+    );
     // What is offered meanwhile comes back at once.
     let page = pages(1, NAMESPACE, &tokens(&[5])).remove(0);
     assert!(store.append(page, Timestamp(29_999)).is_err());

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::time::{Duration, Instant};
 
 use cache::disk::{
     Damage, DamageKind, DiskEvent, DiskStore, DropReason, NextPage, OpenError, ReadError, Wanted,
@@ -253,7 +254,7 @@ fn a_longer_life_is_written_where_the_page_lies() {
     assert_eq!((alive(999), alive(1000)), (3, 0));
     lengthen(&store, 1, 3000, 500);
     assert_eq!((alive(1000), alive(2999), alive(3000)), (2, 2, 0));
-    // What was deleted, by whomever, stays deleted; and what has ended has ended.
+    // What was deleted, by whomever, stays deleted.
     let other = open(directory.path(), 1, 500).store;
     other.delete_pages(NAMESPACE, tokens(&[5, 6]), 1);
     other.flush();
@@ -263,6 +264,92 @@ fn a_longer_life_is_written_where_the_page_lies() {
     assert_eq!(later.damage, Vec::new());
     assert!(reads(&later.store, 1, &later.pages[0]));
     store.poll(Timestamp(2000));
+}
+
+#[test]
+fn what_follows_a_page_whose_life_is_over_is_refused_until_it_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = |depth: usize, expires_at: u64| {
+        let mut page = pages(1, NAMESPACE, &tokens(&[5, 6, 7])).remove(depth);
+        page.page.expires_at = Some(Timestamp(expires_at));
+        page
+    };
+    let mut store = open(directory.path(), 1, 0).store;
+    let mut give = |depth, expires_at, now| {
+        store.append(page(depth, expires_at), Timestamp(now)).unwrap();
+        store.flush();
+        store.poll(Timestamp(now))
+    };
+    assert_eq!(stored(&give(0, 9000, 0)).len() + stored(&give(1, 1000, 0)).len(), 2);
+    // It is told from where on it has to be offered again, and what is over is not worth writing.
+    for events in [give(2, 9000, 2000), give(1, 2000, 2000)] {
+        let [DiskEvent::Refused { held, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(*held, 1);
+    }
+    store.lengthen(page(1, 9000).page, Timestamp(2000));
+    store.append(page(2, 9000), Timestamp(2000)).unwrap();
+    store.flush();
+    assert_eq!(stored(&store.poll(Timestamp(2000))).len(), 1);
+    assert_eq!(store.stats().written_pages, 3, "its life goes on where it lies");
+    drop(store);
+    assert_eq!(open(directory.path(), 1, 8999).pages.len(), 3);
+}
+
+#[test]
+fn the_pages_of_a_long_sequence_are_stored_as_fast_as_those_of_short_ones() {
+    const PAGES: u32 = 8_192;
+    let time = |length: u32| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = open_with(&options(directory.path(), 1, 64 << 20), 0).store;
+        let sequences = (0..PAGES / length).map(|number| {
+            let ids: Vec<u32> = (number * length..(number + 1) * length).collect();
+            pages(1, NAMESPACE, &tokens(&ids))
+        });
+        let mut took = Duration::ZERO;
+        for sequence in sequences {
+            let began = Instant::now();
+            for page in sequence {
+                let mut waiting = Some(page);
+                while let Some(page) = waiting.take() {
+                    waiting = store.append(page, Timestamp(0)).err();
+                    if waiting.is_some() {
+                        store.flush();
+                    }
+                }
+            }
+            store.flush();
+            took += began.elapsed();
+            store.poll(Timestamp(0));
+        }
+        assert_eq!(store.stats().written_pages, u64::from(PAGES));
+        took
+    };
+    let (short, long) = (time(16), time(PAGES));
+    assert!(long < 4 * short, "{long:?} for one sequence, {short:?} for many");
+}
+
+#[test]
+fn of_what_waits_notes_are_dropped_and_orders_are_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path(), 1, 0).store;
+    let records = stored(&put(&mut store, 1, &tokens(&[5]), 0));
+    // Somebody deletes, for a while: who would make lives longer waits for that.
+    let lock = OpenOptions::new().write(true).open(directory.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    store.delete_pages(NAMESPACE, tokens(&[5]), 0);
+    let mut used = pages(1, NAMESPACE, &tokens(&[6])).remove(0).page;
+    used.tokens = (0..1 << 20).collect();
+    while store.lengthen(used.clone(), Timestamp(0)) {}
+    store.note_used(used, Timestamp(0));
+    assert_eq!(store.stats().dropped_notes, 2);
+    assert!(!store.is_behind(), "there is room for orders");
+    (0..4).for_each(|_| store.delete_pages(NAMESPACE, (0..1 << 20).collect(), 0));
+    assert!(store.is_behind());
+    lock.unlock().unwrap();
+    store.flush();
+    assert!(!store.is_behind());
+    assert!(!reads(&store, 1, &records[0]), "it was deleted");
+    assert!(store.lengthen(pages(1, NAMESPACE, &tokens(&[5])).remove(0).page, Timestamp(0)));
 }
 
 #[test]
@@ -279,7 +366,10 @@ fn a_page_without_its_parent_waits_for_it() {
     opened.store.append(last, Timestamp(0)).unwrap();
     opened.store.flush();
     let events = opened.store.poll(Timestamp(0));
-    assert!(matches!(events[..], [DiskEvent::Refused { .. }]), "nothing could reach it: {events:?}");
+    assert!(
+        matches!(events[..], [DiskEvent::Refused { .. }]),
+        "nothing could reach it: {events:?}"
+    );
     opened.store.append(root, Timestamp(0)).unwrap();
     opened.store.flush();
     let events = opened.store.poll(Timestamp(0));

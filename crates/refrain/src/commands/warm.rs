@@ -151,5 +151,6 @@ async fn compute_one(
             return Err(error.to_string());
         }
     }
-    engine.pin_prefix(namespace, name, tokens).await.map_err(|error| error.to_string())
+    let pinned = engine.pin_prefix(namespace, name, tokens).await;
+    pinned.map(|pinned| pinned.tokens).map_err(|error| error.to_string())
 }

@@ -14,6 +14,7 @@ use crate::body;
 use crate::callers::Caller;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::outcome::Account;
 use crate::state::App;
 
 /// Prefixes that are listed where nothing is said, and at most. Only these have ids.
@@ -51,7 +52,7 @@ pub(crate) async fn operate(
     let answer = match order.as_str() {
         "ls" => list(&app, namespace, fields).await,
         "show" => show(&app, namespace, fields).await,
-        "pin" => pin(&app, namespace, fields).await,
+        "pin" => pin(&app, caller, namespace, fields).await,
         "unpin" => unpin(&app, namespace, fields).await,
         "evict" => evict(&app, namespace, fields).await,
         "clear" => Ok(given_up(app.engine.clear_prefixes(namespace).await?)),
@@ -117,21 +118,30 @@ async fn find(app: &App, namespace: Namespace, fields: &mut Fields) -> Result<En
     })
 }
 
-async fn pin(app: &App, namespace: Namespace, fields: &mut Fields) -> Result<Value, ApiError> {
+/// Counts as a request: where a part of the prefix is not in memory and cannot be read, it is
+/// computed.
+async fn pin(
+    app: &App,
+    caller: Caller,
+    namespace: Namespace,
+    fields: &mut Fields,
+) -> Result<Value, ApiError> {
     let name = required(fields, "name")?;
     if name.chars().any(char::is_control) {
         return Err(ApiError::bad_request("name", "'name' must have no control characters"));
     }
     let entry = find(app, namespace, fields).await?;
     let all = entry.tokens.len();
+    let mut account = Account::open(app, caller, format!("pin-{name}"), 1)?;
     let pinned = app.engine.pin_prefix(namespace, name.clone(), entry.tokens).await;
-    let tokens = pinned.map_err(|error| match error {
+    let pinned = pinned.map_err(|error| match error {
         PinError::Refused(refused) => ApiError::bad_request("id", refused.to_string()),
         PinError::Order(error) => error.into(),
         PinError::Submit(error) => ApiError::from_submit(error, "id"),
         PinError::Engine(error) => error.into(),
     })?;
-    Ok(json!({"name": name, "tokens": tokens, "prefix_tokens": all}))
+    account.spend(pinned.computed_tokens);
+    Ok(json!({"name": name, "tokens": pinned.tokens, "prefix_tokens": all}))
 }
 
 async fn unpin(app: &App, namespace: Namespace, fields: &mut Fields) -> Result<Value, ApiError> {
