@@ -200,8 +200,13 @@ impl Keeper {
         };
         let mut writing = match self.writing.take() {
             Some(writing) => writing,
-            None => Writing::begin(&mut self.catalog, self.geometry, path, now)?
-                .ok_or_else(|| (depth == 0).then(|| no_room(self.catalog.fits(self.geometry))))?,
+            None => {
+                // Of several segments the next page sorts anew which was used later.
+                self.storing = None;
+                Writing::begin(&mut self.catalog, self.geometry, path, now)?.ok_or_else(|| {
+                    (depth == 0).then(|| no_room(self.catalog.fits(self.geometry)))
+                })?
+            }
         };
         // A segment that another process began may have had the page.
         if let Some(place) = self.catalog.place(key, page.expires_at, now) {
