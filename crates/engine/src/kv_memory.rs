@@ -16,7 +16,7 @@ use kernels::{PAGE_TOKENS, PageId};
 
 use crate::disk_tier::{DiskTier, Wake};
 use crate::kv_pool::KvPool;
-use crate::order::OrderError;
+use crate::order_error::OrderError;
 use crate::page_ages::{AgeFigures, PageAges};
 use crate::request::Request;
 

@@ -52,6 +52,7 @@ mod operator;
 mod ops;
 mod options;
 mod order;
+mod order_error;
 mod output;
 mod page_ages;
 mod prefill_order;
@@ -101,7 +102,7 @@ pub use options::{
     ANSWER_TOKENS, CHUNK_TOKENS, EngineInfo, EngineOptions, KV_MEMORY_SHARE, MAX_QUEUE,
     MAX_RUNNING, MAX_WAIT, StartError,
 };
-pub use order::{OrderError, PinError};
+pub use order_error::{OrderError, PinError};
 pub use page_ages::AgeFigures;
 pub use reference::{Reference, dequantize};
 pub use request::{

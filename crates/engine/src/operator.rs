@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::Engine;
 use crate::kv_memory::{GivenUp, KvMemory};
-use crate::order::{OrderError, PinError};
+use crate::order_error::{OrderError, PinError};
 use crate::request::{Event, Request};
 
 /// How much of a prefix that is to be pinned is in memory.

@@ -108,7 +108,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that all of the sequence that a page is stored of was used, but not for each page anew:
+    /// Notes that all of the sequence of a stored page was used, but not for each page anew:
     /// that would take a time that grows with the square of its length. Returns when it was noted,
     /// which is when the page counts as used too, since it must not be later than those before it.
     fn touch(&mut self, page: &SequencePage, now: Timestamp) -> Timestamp {

@@ -27,7 +27,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Bytes that it takes while it waits, token ids included. A page's own bytes are counted apart,
+    /// Bytes it takes while it waits, token ids included. A page's own bytes are counted apart,
     /// and so are its token ids, which it shares with others.
     pub(crate) fn bytes(&self) -> usize {
         let tokens = match self {

@@ -60,8 +60,8 @@ impl Writing {
         self.next >= self.segment.header.geometry.slots
     }
 
-    /// Writes the page, used at this time, and then its header. After an error the slot counts as empty, and is written
-    /// again.
+    /// Writes the page, used at this time, and then its header. After an error the slot counts as
+    /// empty, and is written again.
     pub(crate) fn append(
         &mut self,
         mut header: RecordHeader,
